@@ -1,0 +1,392 @@
+//! The shape that all operand DaemonSets share: pure functions on Kubernetes types, no policy and no client.
+//!
+//! A controller fills [`Common`] once from the effective policy and one [`Operand`] a DaemonSet; [`daemon_set`] makes the
+//! object: labels, selector, update strategy, priority class, tolerations, pull secrets, runtime class, config hash.
+//! Containers are plain [`Container`]s made with [`container()`] and the small functions below. The output is
+//! deterministic: volumes are sorted by name, and environments by [`merge_env`].
+//!
+//! Facts about NVIDIA's DaemonSets: NVIDIA/gpu-operator v26.7.0, `assets/state-*/0500_daemonset.yaml`.
+
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use k8s_openapi::api::core::v1::{
+    Affinity, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource,
+    KeyToPath, LocalObjectReference, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec,
+    ResourceRequirements, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::collections::BTreeMap;
+use tessera_api::names::{VALIDATIONS_DIR, annotation, label};
+use tessera_api::policy;
+
+/// Volume that [`wait_for_file`] mounts; the DaemonSet must have it ([`validations_volume`]).
+pub const VALIDATIONS_VOLUME: &str = "run-nvidia-validations";
+
+/// What all operand DaemonSets of a policy have in common.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Common {
+    /// Namespace of the operands.
+    pub namespace: String,
+    /// The controller that owns them; label `app.kubernetes.io/managed-by` of object and pods.
+    pub controller: String,
+    /// Labels of the user for DaemonSets and pods; ours win.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the user for DaemonSets and pods; ours win.
+    pub annotations: BTreeMap<String, String>,
+    /// The final list of tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Priority class of the pods.
+    pub priority_class: String,
+    /// Security context of the pods.
+    pub pod_security_context: Option<PodSecurityContext>,
+    /// How changed pods are replaced.
+    pub update: Update,
+    /// RuntimeClass of pods that use GPUs; `None` with NRI, which needs none.
+    pub runtime_class: Option<String>,
+}
+
+/// How changed pods of a DaemonSet are replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update {
+    /// As many nodes at once as the number or percentage says.
+    Rolling(IntOrString),
+    /// When somebody deletes the old pod.
+    OnDelete,
+}
+
+impl Default for Update {
+    /// One node after the other.
+    fn default() -> Self {
+        Self::Rolling(IntOrString::Int(1))
+    }
+}
+
+impl Update {
+    /// Rolling with a number or percentage as the policy writes it (`1`, `10%`).
+    pub fn rolling(max_unavailable: &str) -> Self {
+        let text = max_unavailable.trim();
+        Self::Rolling(text.parse().map_or_else(|_| IntOrString::String(text.to_owned()), IntOrString::Int))
+    }
+}
+
+/// One operand DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operand {
+    /// Name of the DaemonSet.
+    pub name: String,
+    /// Label `app` of DaemonSet and pods; NVIDIA's tools look for it.
+    pub app: String,
+    /// Label `app.kubernetes.io/component` of DaemonSet and pods.
+    pub component: String,
+    /// ServiceAccount of the pods; empty for the namespace's default.
+    pub service_account: String,
+    /// Whether the ServiceAccount's token is mounted; `None` for the account's own setting.
+    pub mount_token: Option<bool>,
+    /// Labels that distinguish this DaemonSet's pods from those of another with the same `app` (pools); part of the
+    /// selector, which cannot be changed later.
+    pub pool_labels: BTreeMap<String, String>,
+    /// Labels of the nodes that run it.
+    pub node_selector: BTreeMap<String, String>,
+    /// What labels alone cannot say about nodes, or about other pods.
+    pub affinity: Option<Affinity>,
+    /// Runs with the RuntimeClass of [`Common`], if there is one.
+    pub uses_gpu: bool,
+    /// Uses the host's network; cluster DNS stays usable.
+    pub host_network: bool,
+    /// Sees the host's processes.
+    pub host_pid: bool,
+    /// Shares the host's IPC.
+    pub host_ipc: bool,
+    /// Names of image pull Secrets; sorted and made unique here.
+    pub pull_secrets: Vec<String>,
+    /// Init containers, in order.
+    pub init_containers: Vec<Container>,
+    /// Containers, in order.
+    pub containers: Vec<Container>,
+    /// Volumes, in any order; of several with one name the first counts.
+    pub volumes: Vec<Volume>,
+    /// Further labels of the pods.
+    pub pod_labels: BTreeMap<String, String>,
+    /// Further annotations of the pods.
+    pub pod_annotations: BTreeMap<String, String>,
+    /// Further annotations of the DaemonSet.
+    pub annotations: BTreeMap<String, String>,
+    /// Hash of every ConfigMap that the pods read at start ([`config_hash`]).
+    pub config_hash: Option<String>,
+    /// Seconds to end; `None` for Kubernetes's 30.
+    pub grace_seconds: Option<i64>,
+    /// Instead of [`Common::update`].
+    pub update: Option<Update>,
+}
+
+/// Makes the DaemonSet.
+pub fn daemon_set(common: &Common, operand: Operand) -> DaemonSet {
+    let ours = BTreeMap::from([
+        (label::APP.to_owned(), operand.app.clone()),
+        (label::COMPONENT.to_owned(), operand.component.clone()),
+        (label::MANAGED_BY.to_owned(), common.controller.clone()),
+        (label::PART_OF.to_owned(), label::PART_OF_TESSERA.to_owned()),
+    ]);
+    let mut selector = BTreeMap::from([(label::APP.to_owned(), operand.app.clone())]);
+    selector.extend(operand.pool_labels.clone());
+    let labels = joined([&common.labels, &operand.pool_labels, &ours]);
+    let pod_labels = joined([&common.labels, &operand.pod_labels, &operand.pool_labels, &ours]);
+    let mut pod_annotations = joined([&common.annotations, &operand.pod_annotations]);
+    if let Some(hash) = &operand.config_hash {
+        pod_annotations.insert(annotation::CONFIG_HASH.to_owned(), hash.clone());
+    }
+    DaemonSet {
+        metadata: ObjectMeta {
+            name: Some(operand.name.clone()),
+            namespace: Some(common.namespace.clone()),
+            labels: Some(labels),
+            annotations: non_empty_map(joined([&common.annotations, &operand.annotations])),
+            ..ObjectMeta::default()
+        },
+        spec: Some(DaemonSetSpec {
+            selector: LabelSelector { match_labels: Some(selector), ..LabelSelector::default() },
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(pod_labels),
+                    annotations: non_empty_map(pod_annotations),
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(pod_spec(common, &operand)),
+            },
+            update_strategy: Some(strategy(operand.update.as_ref().unwrap_or(&common.update))),
+            ..DaemonSetSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn pod_spec(common: &Common, operand: &Operand) -> PodSpec {
+    let mut secrets = operand.pull_secrets.clone();
+    secrets.sort();
+    secrets.dedup();
+    let secrets = secrets.into_iter().map(|name| LocalObjectReference { name }).collect();
+    let mut volumes: Vec<Volume> = Vec::new();
+    for volume in &operand.volumes {
+        if !volumes.iter().any(|known| known.name == volume.name) {
+            volumes.push(volume.clone());
+        }
+    }
+    volumes.sort_by(|a, b| a.name.cmp(&b.name));
+    PodSpec {
+        affinity: operand.affinity.clone(),
+        automount_service_account_token: operand.mount_token,
+        containers: operand.containers.clone(),
+        // With the host's network the default policy would use the node's resolver only.
+        dns_policy: operand.host_network.then(|| "ClusterFirstWithHostNet".to_owned()),
+        host_ipc: operand.host_ipc.then_some(true),
+        host_network: operand.host_network.then_some(true),
+        host_pid: operand.host_pid.then_some(true),
+        image_pull_secrets: non_empty(secrets),
+        init_containers: non_empty(operand.init_containers.clone()),
+        node_selector: non_empty_map(operand.node_selector.clone()),
+        priority_class_name: (!common.priority_class.is_empty()).then(|| common.priority_class.clone()),
+        runtime_class_name: common.runtime_class.clone().filter(|_| operand.uses_gpu),
+        security_context: common.pod_security_context.clone(),
+        service_account_name: (!operand.service_account.is_empty()).then(|| operand.service_account.clone()),
+        termination_grace_period_seconds: operand.grace_seconds,
+        tolerations: non_empty(common.tolerations.clone()),
+        volumes: non_empty(volumes),
+        ..PodSpec::default()
+    }
+}
+
+fn strategy(update: &Update) -> DaemonSetUpdateStrategy {
+    let (type_, rolling_update) = match update {
+        Update::OnDelete => ("OnDelete", None),
+        Update::Rolling(max) => {
+            let rolling = RollingUpdateDaemonSet { max_unavailable: Some(max.clone()), ..RollingUpdateDaemonSet::default() };
+            ("RollingUpdate", Some(rolling))
+        }
+    };
+    DaemonSetUpdateStrategy { rolling_update, type_: Some(type_.to_owned()) }
+}
+
+/// A privileged container (as all of NVIDIA's operand containers are) with name, image and pull policy.
+pub fn container(name: &str, image: &str, pull_policy: &str) -> Container {
+    Container {
+        name: name.to_owned(),
+        image: Some(image.to_owned()),
+        image_pull_policy: (!pull_policy.is_empty()).then(|| pull_policy.to_owned()),
+        security_context: Some(SecurityContext { privileged: Some(true), ..SecurityContext::default() }),
+        ..Container::default()
+    }
+}
+
+/// `sh -c <script>` as a container's command.
+#[must_use]
+pub fn shell(mut container: Container, script: &str) -> Container {
+    container.command = Some(vec!["sh".to_owned(), "-c".to_owned()]);
+    container.args = Some(vec![script.to_owned()]);
+    container
+}
+
+/// A variable with a value.
+pub fn env(name: &str, value: impl Into<String>) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
+}
+
+/// A variable with a field of the pod, e.g. `spec.nodeName`.
+pub fn env_field(name: &str, path: &str) -> EnvVar {
+    let field = ObjectFieldSelector { api_version: None, field_path: path.to_owned() };
+    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
+    EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
+}
+
+/// `ours` sorted by name, then what the user adds, in the user's order (so that `$(NAME)` may refer to ours). A
+/// variable that both name has the user's value; of several with one name the last counts. `None` when empty.
+pub fn merge_env(ours: Vec<EnvVar>, user: &[policy::EnvVar]) -> Option<Vec<EnvVar>> {
+    let mut known: BTreeMap<String, EnvVar> = ours.into_iter().map(|var| (var.name.clone(), var)).collect();
+    let mut added: Vec<EnvVar> = Vec::new();
+    for var in user {
+        let value = env(&var.name, var.value.clone());
+        if let Some(ours) = known.get_mut(&var.name) {
+            *ours = value;
+        } else {
+            added.retain(|other| other.name != var.name);
+            added.push(value);
+        }
+    }
+    non_empty(known.into_values().chain(added).collect())
+}
+
+/// Resources as the policy writes them; `None` when nothing is set.
+pub fn resources(spec: Option<&policy::Resources>) -> Option<ResourceRequirements> {
+    let spec = spec?;
+    let set = |map: &Option<BTreeMap<_, _>>| map.clone().filter(|map| !map.is_empty());
+    let (limits, requests) = (set(&spec.limits), set(&spec.requests));
+    (limits.is_some() || requests.is_some()).then(|| ResourceRequirements { limits, requests, ..ResourceRequirements::default() })
+}
+
+/// A path of the host. `type_` is Kubernetes's check (`Directory`, `DirectoryOrCreate`, `File`, ...), empty for none.
+pub fn host_path(name: &str, path: &str, type_: &str) -> Volume {
+    let source = HostPathVolumeSource { path: path.to_owned(), type_: (!type_.is_empty()).then(|| type_.to_owned()) };
+    Volume { name: name.to_owned(), host_path: Some(source), ..Volume::default() }
+}
+
+/// A ConfigMap as files. `items` picks keys and gives them file names; empty for all keys.
+pub fn config_map(name: &str, config_map: &str, items: &[(&str, &str)], mode: Option<i32>) -> Volume {
+    let items = items.iter().map(|(key, path)| KeyToPath { key: (*key).to_owned(), path: (*path).to_owned(), mode: None });
+    let source = ConfigMapVolumeSource {
+        name: config_map.to_owned(),
+        items: non_empty(items.collect()),
+        default_mode: mode,
+        optional: None,
+    };
+    Volume { name: name.to_owned(), config_map: Some(source), ..Volume::default() }
+}
+
+/// A Secret as files.
+pub fn secret(name: &str, secret: &str, items: &[(&str, &str)]) -> Volume {
+    let items = items.iter().map(|(key, path)| KeyToPath { key: (*key).to_owned(), path: (*path).to_owned(), mode: None });
+    let source = SecretVolumeSource {
+        secret_name: Some(secret.to_owned()),
+        items: non_empty(items.collect()),
+        ..SecretVolumeSource::default()
+    };
+    Volume { name: name.to_owned(), secret: Some(source), ..Volume::default() }
+}
+
+/// An empty directory that lives as long as the pod.
+pub fn empty_dir(name: &str) -> Volume {
+    Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
+}
+
+/// Mounts `volume` at `path`.
+pub fn mount(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: volume.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
+}
+
+/// As [`mount`], read-only.
+pub fn mount_ro(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount { read_only: Some(true), ..mount(volume, path) }
+}
+
+/// As [`mount`], with `HostToContainer` or `Bidirectional` propagation of mounts made later.
+pub fn mount_propagated(volume: &str, path: &str, propagation: &str) -> VolumeMount {
+    VolumeMount { mount_propagation: Some(propagation.to_owned()), ..mount(volume, path) }
+}
+
+/// As [`mount`], of one file of the volume. Such a mount never follows changes of a ConfigMap.
+pub fn mount_file(volume: &str, path: &str, sub_path: &str) -> VolumeMount {
+    VolumeMount { sub_path: Some(sub_path.to_owned()), read_only: Some(true), ..mount(volume, path) }
+}
+
+/// The volume with the files by which operands on a node wait for each other.
+pub fn validations_volume() -> Volume {
+    host_path(VALIDATIONS_VOLUME, VALIDATIONS_DIR, "DirectoryOrCreate")
+}
+
+/// Init container `<what>-validation` that waits for the file `<what>-ready` of the validator, looking every 5 s
+/// (NVIDIA's `toolkit-validation`). `image` needs a shell: NVIDIA uses the validator's.
+pub fn wait_for_file(what: &str, image: &str, pull_policy: &str) -> Container {
+    let script = format!(
+        "until [ -f {VALIDATIONS_DIR}/{what}-ready ]; do echo waiting for {what} to be ready on this node; sleep 5; done"
+    );
+    let mut waiting = shell(container(&format!("{what}-validation"), image, pull_policy), &script);
+    waiting.volume_mounts = Some(vec![mount_propagated(VALIDATIONS_VOLUME, VALIDATIONS_DIR, "HostToContainer")]);
+    waiting
+}
+
+/// A hash of named texts (keys of ConfigMaps), for [`Operand::config_hash`].
+pub fn config_hash<'a>(parts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let parts: BTreeMap<&str, &str> = parts.into_iter().collect();
+    crate::apply::content_hash(&serde_json::json!(parts))
+}
+
+/// A list, or `None` if it is empty: an empty list would be owned under server-side apply.
+pub fn non_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
+fn non_empty_map(map: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    (!map.is_empty()).then_some(map)
+}
+
+/// Later maps win.
+fn joined<'a>(maps: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    maps.into_iter().flat_map(|map| map.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str, value: &str) -> policy::EnvVar {
+        policy::EnvVar { name: name.to_owned(), value: value.to_owned() }
+    }
+
+    #[test]
+    fn the_users_environment_wins_and_comes_last() {
+        let ours = vec![env("B", "1"), env_field("A", "spec.nodeName")];
+        let merged = merge_env(ours, &[user("Z", "$(A)"), user("B", "2"), user("C", "x"), user("Z", "y")]).unwrap();
+        let names: Vec<_> = merged.iter().map(|var| (var.name.as_str(), var.value.as_deref().unwrap_or("-"))).collect();
+        assert_eq!(names, [("A", "-"), ("B", "2"), ("C", "x"), ("Z", "y")]);
+        assert_eq!(merge_env(vec![], &[]), None);
+    }
+
+    #[test]
+    fn labels_of_ours_win_and_the_selector_is_small() {
+        let common = Common {
+            controller: "driver-controller".to_owned(),
+            labels: BTreeMap::from([("app".to_owned(), "mine".to_owned()), ("team".to_owned(), "x".to_owned())]),
+            ..Common::default()
+        };
+        let operand = Operand { name: "n".to_owned(), app: "a".to_owned(), component: "c".to_owned(), ..Operand::default() };
+        let spec = daemon_set(&common, operand).spec.unwrap();
+        assert_eq!(spec.selector.match_labels.unwrap(), BTreeMap::from([("app".to_owned(), "a".to_owned())]));
+        let labels = spec.template.metadata.unwrap().labels.unwrap();
+        assert_eq!((labels["app"].as_str(), labels["team"].as_str()), ("a", "x"));
+        assert_eq!(labels[label::MANAGED_BY], "driver-controller");
+    }
+
+    #[test]
+    fn max_unavailable_is_a_number_or_a_percentage() {
+        assert_eq!(Update::rolling("2"), Update::Rolling(IntOrString::Int(2)));
+        assert_eq!(Update::rolling("10%"), Update::Rolling(IntOrString::String("10%".to_owned())));
+    }
+}
