@@ -1,1 +1,21 @@
+//! The lab: a real Kubernetes control plane, simulated GPU nodes, and what scenario tests need of both.
 //!
+//! - [`controlplane`] finds or builds the binaries of the control plane.
+//! - [`lab`] starts and stops a lab and is the handle that tests hold.
+//! - [`supervisor`], [`hostnode`] and [`gpusim`] are the parts of the process `lab-agent`, which every lab has one of:
+//!   it owns the control plane's processes, runs the pods of Node `lab-host`, and plays the operand pods of simulated nodes.
+//! - [`nodes`] describes simulated nodes, [`audit`] counts API requests.
+
+pub mod audit;
+pub mod cluster;
+pub mod controlplane;
+pub mod gpusim;
+mod hostnode;
+pub mod lab;
+pub mod nodes;
+pub mod paths;
+pub mod process;
+pub mod supervisor;
+
+pub use self::cluster::Cluster;
+pub use self::lab::{Lab, Options};

@@ -1,0 +1,273 @@
+//! API requests, counted from the lab's audit log.
+//!
+//! The log has one line for each finished request of a ServiceAccount (the control plane's own left out) and two for a watch, of
+//! which the first is counted. Classes are those of the budgets: leases, events and watches are kept apart from reads and writes.
+
+mod summary;
+
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+pub use self::summary::Requests;
+
+/// What kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Start of a watch.
+    Watch,
+    /// Any request about a Lease.
+    Lease,
+    /// Any request about an Event.
+    Event,
+    /// get or list.
+    Read,
+    /// create, update, patch, delete.
+    Write,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When the API server received it.
+    pub at: Timestamp,
+    /// Who: `system:serviceaccount:NAMESPACE:NAME`.
+    pub user: String,
+    /// get, list, watch, create, update, patch, delete, deletecollection.
+    pub verb: String,
+    /// Resource, with its subresource after a slash: `nodes/status`. The path for requests that are about no object.
+    pub resource: String,
+    /// Namespace of the object; may be empty.
+    pub namespace: String,
+    /// Name of the object; empty for lists and some creations.
+    pub name: String,
+    /// HTTP status of the answer.
+    pub code: u16,
+    /// The whole request URI.
+    pub uri: String,
+    /// The client's user agent.
+    pub agent: String,
+}
+
+impl Request {
+    /// The class it counts under.
+    pub fn class(&self) -> Class {
+        let resource = self.resource.split('/').next().unwrap_or_default();
+        match (self.verb.as_str(), resource) {
+            ("watch", _) => Class::Watch,
+            (_, "leases") => Class::Lease,
+            (_, "events") => Class::Event,
+            ("get" | "list", _) => Class::Read,
+            _ => Class::Write,
+        }
+    }
+
+    /// The ServiceAccount's name.
+    pub fn account(&self) -> &str {
+        self.user.rsplit(':').next().unwrap_or(&self.user)
+    }
+}
+
+/// A reader of an audit log that remembers how far it has read.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    path: PathBuf,
+    offset: u64,
+}
+
+impl Audit {
+    /// Reads from the beginning of the log.
+    pub fn open(path: PathBuf) -> Self {
+        Self { path, offset: 0 }
+    }
+
+    /// Forgets what has happened so far.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn skip(&mut self) -> anyhow::Result<()> {
+        self.next_requests().map(drop)
+    }
+
+    /// The requests since the last call.
+    ///
+    /// # Errors
+    /// The log cannot be read or is not an audit log.
+    pub fn next_requests(&mut self) -> anyhow::Result<Vec<Request>> {
+        let mut file = match std::fs::File::open(&self.path) {
+            Ok(file) => file,
+            // The API server makes it with the first line.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("{} cannot be read", self.path.display()));
+            }
+        };
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut reader = BufReader::new(file);
+        let mut requests = Vec::new();
+        let mut line = String::new();
+        // A last line without its end is still being written: next time.
+        while reader.read_line(&mut line)? > 0 && line.ends_with('\n') {
+            self.offset += u64::try_from(line.len())?;
+            requests.extend(parse(&line)?);
+            line.clear();
+        }
+        Ok(requests)
+    }
+
+    /// The requests since the last call, counted.
+    ///
+    /// # Errors
+    /// The log cannot be read or is not an audit log.
+    pub fn next_summary(&mut self) -> anyhow::Result<Requests> {
+        Ok(Requests::of(&self.next_requests()?))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    stage: String,
+    verb: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    user: LineUser,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(default)]
+    object_ref: LineObject,
+    #[serde(default)]
+    response_status: LineStatus,
+    request_received_timestamp: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct LineUser {
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LineObject {
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct LineStatus {
+    #[serde(default)]
+    code: u16,
+}
+
+/// The request of a line; `None` for the other of the two lines that a watch has.
+fn parse(line: &str) -> anyhow::Result<Option<Request>> {
+    let line: Line =
+        serde_json::from_str(line).context("a line of the audit log cannot be read")?;
+    let counted = match line.stage.as_str() {
+        "ResponseStarted" => line.verb == "watch",
+        // A watch that is refused has no start.
+        "ResponseComplete" => line.verb != "watch" || line.response_status.code >= 300,
+        _ => false,
+    };
+    if !counted {
+        return Ok(None);
+    }
+    let object = line.object_ref;
+    let resource = match (object.resource.as_str(), object.subresource.as_str()) {
+        ("", _) => line
+            .request_uri
+            .split('?')
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
+        (resource, "") => resource.to_owned(),
+        (resource, sub) => format!("{resource}/{sub}"),
+    };
+    Ok(Some(Request {
+        at: line.request_received_timestamp,
+        user: line.user.username,
+        verb: line.verb,
+        resource,
+        namespace: object.namespace,
+        name: object.name,
+        code: line.response_status.code,
+        uri: line.request_uri,
+        agent: line.user_agent,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn line(stage: &str, verb: &str, resource: &str, code: u16) -> String {
+        format!(
+            r#"{{"stage":"{stage}","verb":"{verb}","requestURI":"/api/v1/{resource}?x=1","user":{{"username":"system:serviceaccount:gpu-operator:driver-controller"}},"objectRef":{{"resource":"{resource}","name":"n"}},"responseStatus":{{"code":{code}}},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z","stageTimestamp":"2026-01-02T03:04:05.7Z"}}"#
+        ) + "\n"
+    }
+
+    #[test]
+    fn a_watch_counts_once_and_half_a_line_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let mut audit = Audit::open(path.clone());
+        assert!(audit.next_requests().unwrap().is_empty());
+        let mut file = std::fs::File::create(&path).unwrap();
+        let whole = line("ResponseStarted", "watch", "pods", 200)
+            + &line("ResponseComplete", "watch", "pods", 200)
+            + &line("ResponseComplete", "patch", "nodes", 200);
+        let (first, second) = whole.split_at(whole.len() - 10);
+        file.write_all(first.as_bytes()).unwrap();
+        assert_eq!(audit.next_requests().unwrap().len(), 1);
+        file.write_all(second.as_bytes()).unwrap();
+        let rest = audit.next_requests().unwrap();
+        assert_eq!(rest.len(), 1);
+        assert_eq!(rest[0].class(), Class::Write);
+        assert_eq!(rest[0].account(), "driver-controller");
+    }
+
+    #[test]
+    fn a_refused_watch_is_seen() {
+        assert!(
+            parse(&line("ResponseComplete", "watch", "pods", 403))
+                .unwrap()
+                .is_some()
+        );
+        assert!(
+            parse(&line("ResponseComplete", "watch", "pods", 200))
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn classes() {
+        for (verb, resource, class) in [
+            ("update", "leases", Class::Lease),
+            ("patch", "events", Class::Event),
+            ("get", "nodes", Class::Read),
+            ("delete", "pods", Class::Write),
+            ("watch", "leases", Class::Watch),
+        ] {
+            let stage = if verb == "watch" {
+                "ResponseStarted"
+            } else {
+                "ResponseComplete"
+            };
+            assert_eq!(
+                parse(&line(stage, verb, resource, 200))
+                    .unwrap()
+                    .unwrap()
+                    .class(),
+                class
+            );
+        }
+    }
+}

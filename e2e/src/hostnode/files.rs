@@ -1,0 +1,199 @@
+//! The directory of a pod: volumes, and for each container a tree of links that shows them where they would be mounted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::core::v1::{
+    Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume, VolumeProjection,
+};
+use kube::ResourceExt as _;
+
+use super::environment::{config_map_of, pod_field, secret_of};
+use super::{Context, token};
+
+/// What was made for a pod.
+pub(super) struct Volumes {
+    /// Token files to keep valid; the first without an audience is the one for the API server.
+    pub(super) tokens: Vec<token::Wish>,
+}
+
+impl Volumes {
+    /// The token file for the API server.
+    pub(super) fn api_token(&self) -> Option<&Path> {
+        self.tokens
+            .iter()
+            .find(|wish| wish.audience.is_none())
+            .map(|wish| wish.path.as_path())
+    }
+}
+
+/// Makes all volumes of a pod below `dir/volumes`.
+pub(super) async fn volumes(
+    context: &Context,
+    pod: &Pod,
+    ip: &str,
+    dir: &Path,
+) -> anyhow::Result<Volumes> {
+    let mut made = Volumes { tokens: Vec::new() };
+    for volume in pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten())
+    {
+        let path = dir.join("volumes").join(&volume.name);
+        std::fs::create_dir_all(&path)?;
+        fill(context, pod, ip, volume, &path, &mut made)
+            .await
+            .with_context(|| format!("MountVolume.SetUp failed for volume \"{}\"", volume.name))?;
+    }
+    Ok(made)
+}
+
+async fn fill(
+    context: &Context,
+    pod: &Pod,
+    ip: &str,
+    volume: &Volume,
+    path: &Path,
+    made: &mut Volumes,
+) -> anyhow::Result<()> {
+    let namespace = pod.namespace().unwrap_or_default();
+    if let Some(source) = &volume.config_map {
+        let data = config_map_of(&context.client, &namespace, &source.name).await?;
+        write(
+            path,
+            &source.name,
+            data,
+            source.items.as_deref(),
+            source.optional,
+        )?;
+    } else if let Some(source) = &volume.secret {
+        let name = source.secret_name.clone().unwrap_or_default();
+        let data = secret_of(&context.client, &namespace, &name).await?;
+        write(path, &name, data, source.items.as_deref(), source.optional)?;
+    } else if let Some(source) = &volume.downward_api {
+        downward(path, pod, ip, source.items.as_deref().unwrap_or_default())?;
+    } else if let Some(source) = &volume.projected {
+        for part in source.sources.iter().flatten() {
+            project(context, pod, ip, part, path, made).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn project(
+    context: &Context,
+    pod: &Pod,
+    ip: &str,
+    part: &VolumeProjection,
+    path: &Path,
+    made: &mut Volumes,
+) -> anyhow::Result<()> {
+    let namespace = pod.namespace().unwrap_or_default();
+    if let Some(source) = &part.config_map {
+        let data = config_map_of(&context.client, &namespace, &source.name).await?;
+        write(
+            path,
+            &source.name,
+            data,
+            source.items.as_deref(),
+            source.optional,
+        )?;
+    }
+    if let Some(source) = &part.secret {
+        let data = secret_of(&context.client, &namespace, &source.name).await?;
+        write(
+            path,
+            &source.name,
+            data,
+            source.items.as_deref(),
+            source.optional,
+        )?;
+    }
+    if let Some(source) = &part.downward_api {
+        downward(path, pod, ip, source.items.as_deref().unwrap_or_default())?;
+    }
+    if let Some(source) = &part.service_account_token {
+        made.tokens.push(token::Wish {
+            path: below(path, &source.path)?,
+            audience: source.audience.clone(),
+            seconds: source.expiration_seconds.unwrap_or(3600),
+        });
+    }
+    Ok(())
+}
+
+/// Writes the entries of a ConfigMap or Secret as files.
+fn write(
+    dir: &Path,
+    name: &str,
+    data: Option<BTreeMap<String, Vec<u8>>>,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+) -> anyhow::Result<()> {
+    let Some(data) = data else {
+        if optional == Some(true) {
+            return Ok(());
+        }
+        bail!("\"{name}\" not found");
+    };
+    let Some(items) = items.filter(|items| !items.is_empty()) else {
+        for (key, value) in data {
+            std::fs::write(below(dir, &key)?, value)?;
+        }
+        return Ok(());
+    };
+    for item in items {
+        match data.get(&item.key) {
+            Some(value) => std::fs::write(below(dir, &item.path)?, value)?,
+            None if optional == Some(true) => {}
+            None => bail!("references non-existent config key: {}", item.key),
+        }
+    }
+    Ok(())
+}
+
+fn downward(
+    dir: &Path,
+    pod: &Pod,
+    ip: &str,
+    items: &[DownwardAPIVolumeFile],
+) -> anyhow::Result<()> {
+    for item in items {
+        if let Some(field) = &item.field_ref {
+            std::fs::write(below(dir, &item.path)?, pod_field(pod, ip, field)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// A path below a directory, its parents made. The API server refuses `..` in these paths already.
+fn below(dir: &Path, relative: &str) -> anyhow::Result<PathBuf> {
+    let path = dir.join(relative.trim_start_matches('/'));
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    Ok(path)
+}
+
+/// Makes the tree of links for a container and returns its path: the value of `LAB_ROOT`.
+pub(super) fn root(dir: &Path, container: &Container) -> anyhow::Result<PathBuf> {
+    let root = dir.join("root").join(&container.name);
+    std::fs::create_dir_all(&root)?;
+    for mount in container.volume_mounts.iter().flatten() {
+        let mut target = dir.join("volumes").join(&mount.name);
+        if let Some(sub) = mount.sub_path.as_deref().filter(|sub| !sub.is_empty()) {
+            target = target.join(sub);
+        }
+        let link = below(&root, &mount.mount_path)?;
+        match std::os::unix::fs::symlink(&target, &link) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(error)
+                    .with_context(|| format!("mount {} cannot be shown", mount.mount_path));
+            }
+            _ => {}
+        }
+    }
+    Ok(root)
+}

@@ -1,0 +1,135 @@
+//! The files that the control plane's processes read: kubeconfigs, audit policy, scheduler configuration, kwok's stages.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::pki::{Pki, User, secret};
+
+/// Values of `app.kubernetes.io/managed-by` whose pods gpusim plays and kwok leaves alone.
+pub(crate) const OPERAND_MANAGERS: [&str; 3] = [
+    "driver-controller",
+    "device-plugin-controller",
+    "dcgm-monitor-controller",
+];
+
+/// Where the files are.
+pub(super) struct Files {
+    dir: PathBuf,
+}
+
+impl Files {
+    /// Writes all of them under `dir`.
+    pub(super) fn create(dir: &Path, pki: &Pki, server: &str) -> anyhow::Result<Self> {
+        let files = Self {
+            dir: dir.to_path_buf(),
+        };
+        for user in User::ALL {
+            let content = kubeconfig(
+                server,
+                &pki.ca(),
+                &pki.token_file(user),
+                "default",
+                user == User::Admin,
+            )?;
+            secret(&files.kubeconfig(user), &content)?;
+        }
+        std::fs::write(
+            files.audit_policy(),
+            serde_json::to_string_pretty(&audit_policy())?,
+        )?;
+        let scheduler = scheduler_configuration(&files.kubeconfig(User::Scheduler));
+        std::fs::write(files.scheduler(), serde_json::to_string_pretty(&scheduler)?)?;
+        std::fs::write(files.kwok(), kwok_stages())?;
+        Ok(files)
+    }
+
+    pub(super) fn kubeconfig(&self, user: User) -> PathBuf {
+        self.dir.join(user.file())
+    }
+
+    pub(super) fn audit_policy(&self) -> PathBuf {
+        self.dir.join("audit-policy.json")
+    }
+
+    pub(super) fn scheduler(&self) -> PathBuf {
+        self.dir.join("kube-scheduler.json")
+    }
+
+    pub(super) fn kwok(&self) -> PathBuf {
+        self.dir.join("kwok.yaml")
+    }
+}
+
+/// A kubeconfig. With `inline` it can be copied elsewhere: certificate and token are read now.
+pub(crate) fn kubeconfig(
+    server: &str,
+    ca: &Path,
+    token: &Path,
+    namespace: &str,
+    inline: bool,
+) -> anyhow::Result<String> {
+    let user = if inline {
+        json!({ "token": std::fs::read_to_string(token)? })
+    } else {
+        json!({ "tokenFile": token })
+    };
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "lab", "cluster": { "server": server, "certificate-authority": ca } }],
+        "users": [{ "name": "lab", "user": user }],
+        "contexts": [{ "name": "lab", "context": { "cluster": "lab", "user": "lab", "namespace": namespace } }],
+        "current-context": "lab",
+    });
+    Ok(serde_json::to_string_pretty(&config)?)
+}
+
+/// One line for each request of a ServiceAccount, the control plane's own ones left out (two for a watch: start and end).
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "omitManagedFields": true,
+        "rules": [
+            { "level": "None", "userGroups": ["system:serviceaccounts:kube-system"] },
+            { "level": "Metadata", "userGroups": ["system:serviceaccounts"] },
+            { "level": "None" },
+        ],
+    })
+}
+
+fn scheduler_configuration(kubeconfig: &Path) -> Value {
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": { "kubeconfig": kubeconfig, "qps": 500, "burst": 1000 },
+        "leaderElection": { "leaderElect": false },
+    })
+}
+
+/// kwok's own fast stages, except that pods played by gpusim are only ever removed.
+fn kwok_stages() -> String {
+    let operands: String = OPERAND_MANAGERS
+        .iter()
+        .map(|name| format!("      - {name}\n"))
+        .collect();
+    include_str!("kwok-stages.yaml").replace("      - OPERAND_MANAGERS\n", &operands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kwok_leaves_operand_pods_alone() {
+        let stages = kwok_stages();
+        assert_eq!(
+            stages.matches("- device-plugin-controller\n").count(),
+            2,
+            "{stages}"
+        );
+        assert!(!stages.contains("OPERAND_MANAGERS"));
+    }
+}
