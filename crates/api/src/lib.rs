@@ -1,1 +1,33 @@
-//! 
+//! Tessera's API: the custom resources, the effective policy that is resolved from them, and the names and vocabularies that all
+//! processes share. Everything here is pure: no client, no async, no I/O, no clock.
+//!
+//! - [`policy`], [`sreagent`], [`nodeoperation`]: the CRD types; [`crds`] lists them for generators.
+//! - [`effective`]: several `ClusterPolicy` objects in two dialects become one [`effective::EffectivePolicy`].
+//! - [`conditions`]: condition types, reasons, and the computed summary of a policy.
+//! - [`nodes`]: what a node is for us, and the labels that it should carry.
+//! - [`image`], [`units`]: image references; durations, percentages and quantities as Kubernetes writes them.
+//! - [`names`], [`ownership`]: names that must not change, and who writes what.
+
+#![warn(missing_docs)]
+// `KubeSchema` copies each struct, visibility and all, into the function that builds its schema.
+#![allow(unreachable_pub)]
+
+pub mod conditions;
+pub mod crds;
+pub mod effective;
+pub mod image;
+pub mod names;
+pub mod nodeoperation;
+pub mod nodes;
+pub mod policy;
+pub mod sreagent;
+pub mod units;
+
+pub use conditions::{ComponentCondition, Reason};
+pub use crds::crds;
+pub use effective::{EffectivePolicy, Resolution, resolve};
+pub use image::{DefaultImages, ImageRef};
+pub use nodeoperation::NodeOperation;
+pub use nodes::NodeFacts;
+pub use policy::ClusterPolicy;
+pub use sreagent::SREAgent;

@@ -1,0 +1,9 @@
+//! Nodes: what we need to know of them, which of them are GPU nodes, and the labels that they should carry.
+
+mod facts;
+mod labels;
+
+pub use self::{
+    facts::{ContainerRuntime, NodeFacts, owned_labels, slim},
+    labels::{LabelChange, desired_labels, is_gpu_node, is_mig_capable},
+};
