@@ -1,6 +1,6 @@
-//! The shape that all operand DaemonSets share: pure functions on Kubernetes types, no policy and no client.
+//! The shape that all operand DaemonSets share: pure functions on Kubernetes types.
 //!
-//! A controller fills [`Common`] once from the effective policy and one [`Operand`] a DaemonSet; [`daemon_set`] makes the
+//! A controller makes [`Common`] once from the effective policy and fills one [`Operand`] a DaemonSet; [`daemon_set`] makes the
 //! object: labels, selector, update strategy, priority class, tolerations, pull secrets, runtime class, config hash.
 //! Containers are plain [`Container`]s made with [`container()`] and the small functions below. The output is
 //! deterministic: volumes are sorted by name, and environments by [`merge_env`].
@@ -11,16 +11,21 @@ use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrate
 use k8s_openapi::api::core::v1::{
     Affinity, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource,
     KeyToPath, LocalObjectReference, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec,
-    ResourceRequirements, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
+    SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
+use tessera_api::effective::{self, EffectivePolicy};
 use tessera_api::names::{VALIDATIONS_DIR, annotation, label};
-use tessera_api::policy;
 
 /// Volume that [`wait_for_file`] mounts; the DaemonSet must have it ([`validations_volume`]).
 pub const VALIDATIONS_VOLUME: &str = "run-nvidia-validations";
+
+/// NVIDIA's NRI plugin: which CDI devices a container of the pod gets; the container's name follows.
+const NRI_ANNOTATION: &str = "nvidia.cdi.k8s.io/container.";
+/// The CDI name of all GPUs of a node, for management containers.
+const NRI_ALL_GPUS: &str = "management.nvidia.com/gpu=all";
 
 /// What all operand DaemonSets of a policy have in common.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,6 +48,8 @@ pub struct Common {
     pub update: Update,
     /// RuntimeClass of pods that use GPUs; `None` with NRI, which needs none.
     pub runtime_class: Option<String>,
+    /// Devices reach the operands by NRI ([`Operand::nri_containers`]).
+    pub nri: bool,
 }
 
 /// How changed pods of a DaemonSet are replaced.
@@ -61,11 +68,28 @@ impl Default for Update {
     }
 }
 
-impl Update {
-    /// Rolling with a number or percentage as the policy writes it (`1`, `10%`).
-    pub fn rolling(max_unavailable: &str) -> Self {
-        let text = max_unavailable.trim();
-        Self::Rolling(text.parse().map_or_else(|_| IntOrString::String(text.to_owned()), IntOrString::Int))
+impl Common {
+    /// Of `policy`, for the operands of `controller` in `namespace`.
+    pub fn of(policy: &EffectivePolicy, controller: &str, namespace: &str) -> Self {
+        let sets = &policy.daemonsets;
+        Self {
+            namespace: namespace.to_owned(),
+            controller: controller.to_owned(),
+            labels: sets.labels.clone(),
+            annotations: sets.annotations.clone(),
+            tolerations: sets.tolerations.clone(),
+            priority_class: sets.priority_class_name.clone(),
+            pod_security_context: sets.pod_security_context.clone(),
+            update: match sets.update_strategy {
+                effective::UpdateStrategy::OnDelete => Update::OnDelete,
+                effective::UpdateStrategy::RollingUpdate { max_unavailable } => {
+                    Update::Rolling(max_unavailable.to_int_or_string())
+                }
+            },
+            // NRI gives devices to the operands by annotations: no RuntimeClass exists then.
+            runtime_class: (!policy.cdi.nri).then(|| policy.runtime_class.clone()),
+            nri: policy.cdi.nri,
+        }
     }
 }
 
@@ -91,6 +115,8 @@ pub struct Operand {
     pub affinity: Option<Affinity>,
     /// Runs with the RuntimeClass of [`Common`], if there is one.
     pub uses_gpu: bool,
+    /// Containers (init containers too) that get all GPUs of the node by annotation when NRI is on.
+    pub nri_containers: Vec<String>,
     /// Uses the host's network; cluster DNS stays usable.
     pub host_network: bool,
     /// Sees the host's processes.
@@ -132,6 +158,10 @@ pub fn daemon_set(common: &Common, operand: Operand) -> DaemonSet {
     let labels = joined([&common.labels, &operand.pool_labels, &ours]);
     let pod_labels = joined([&common.labels, &operand.pod_labels, &operand.pool_labels, &ours]);
     let mut pod_annotations = joined([&common.annotations, &operand.pod_annotations]);
+    if common.nri {
+        let devices = operand.nri_containers.iter().map(|name| (format!("{NRI_ANNOTATION}{name}"), NRI_ALL_GPUS.to_owned()));
+        pod_annotations.extend(devices);
+    }
     if let Some(hash) = &operand.config_hash {
         pod_annotations.insert(annotation::CONFIG_HASH.to_owned(), hash.clone());
     }
@@ -217,6 +247,16 @@ pub fn container(name: &str, image: &str, pull_policy: &str) -> Container {
     }
 }
 
+/// The main container of an operand: [`container()`] with the policy's image, arguments and resources. Its environment
+/// is set with [`merge_env`] and `operand.env`.
+pub fn main_container(name: &str, operand: &effective::Operand) -> Container {
+    Container {
+        args: non_empty(operand.args.clone()),
+        resources: operand.resources.clone(),
+        ..container(name, &operand.image.to_string(), operand.image_pull_policy.as_str())
+    }
+}
+
 /// `sh -c <script>` as a container's command.
 #[must_use]
 pub fn shell(mut container: Container, script: &str) -> Container {
@@ -237,29 +277,19 @@ pub fn env_field(name: &str, path: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
 }
 
-/// `ours` sorted by name, then what the user adds, in the user's order (so that `$(NAME)` may refer to ours). A
-/// variable that both name has the user's value; of several with one name the last counts. `None` when empty.
-pub fn merge_env(ours: Vec<EnvVar>, user: &[policy::EnvVar]) -> Option<Vec<EnvVar>> {
+/// `ours` sorted by name, then what the user adds, sorted (so that `$(NAME)` may refer to ours). A variable that both
+/// name has the user's value. `None` when empty.
+pub fn merge_env(ours: Vec<EnvVar>, user: &BTreeMap<String, String>) -> Option<Vec<EnvVar>> {
     let mut known: BTreeMap<String, EnvVar> = ours.into_iter().map(|var| (var.name.clone(), var)).collect();
     let mut added: Vec<EnvVar> = Vec::new();
-    for var in user {
-        let value = env(&var.name, var.value.clone());
-        if let Some(ours) = known.get_mut(&var.name) {
-            *ours = value;
-        } else {
-            added.retain(|other| other.name != var.name);
-            added.push(value);
+    for (name, value) in user {
+        let value = env(name, value.clone());
+        match known.get_mut(name) {
+            Some(ours) => *ours = value,
+            None => added.push(value),
         }
     }
     non_empty(known.into_values().chain(added).collect())
-}
-
-/// Resources as the policy writes them; `None` when nothing is set.
-pub fn resources(spec: Option<&policy::Resources>) -> Option<ResourceRequirements> {
-    let spec = spec?;
-    let set = |map: &Option<BTreeMap<_, _>>| map.clone().filter(|map| !map.is_empty());
-    let (limits, requests) = (set(&spec.limits), set(&spec.requests));
-    (limits.is_some() || requests.is_some()).then(|| ResourceRequirements { limits, requests, ..ResourceRequirements::default() })
 }
 
 /// A path of the host. `type_` is Kubernetes's check (`Directory`, `DirectoryOrCreate`, `File`, ...), empty for none.
@@ -356,17 +386,14 @@ fn joined<'a>(maps: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> B
 mod tests {
     use super::*;
 
-    fn user(name: &str, value: &str) -> policy::EnvVar {
-        policy::EnvVar { name: name.to_owned(), value: value.to_owned() }
-    }
-
     #[test]
     fn the_users_environment_wins_and_comes_last() {
         let ours = vec![env("B", "1"), env_field("A", "spec.nodeName")];
-        let merged = merge_env(ours, &[user("Z", "$(A)"), user("B", "2"), user("C", "x"), user("Z", "y")]).unwrap();
+        let user = [("B", "2"), ("AA", "$(A)")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let merged = merge_env(ours, &BTreeMap::from(user)).unwrap();
         let names: Vec<_> = merged.iter().map(|var| (var.name.as_str(), var.value.as_deref().unwrap_or("-"))).collect();
-        assert_eq!(names, [("A", "-"), ("B", "2"), ("C", "x"), ("Z", "y")]);
-        assert_eq!(merge_env(vec![], &[]), None);
+        assert_eq!(names, [("A", "-"), ("B", "2"), ("AA", "$(A)")]);
+        assert_eq!(merge_env(vec![], &BTreeMap::new()), None);
     }
 
     #[test]
@@ -384,9 +411,4 @@ mod tests {
         assert_eq!(labels[label::MANAGED_BY], "driver-controller");
     }
 
-    #[test]
-    fn max_unavailable_is_a_number_or_a_percentage() {
-        assert_eq!(Update::rolling("2"), Update::Rolling(IntOrString::Int(2)));
-        assert_eq!(Update::rolling("10%"), Update::Rolling(IntOrString::String("10%".to_owned())));
-    }
 }

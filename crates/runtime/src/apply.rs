@@ -1,0 +1,342 @@
+//! The one engine that writes owned objects.
+//!
+//! It compares what is wanted with what its stores hold and sends only what differs: server-side apply under the
+//! controller's own field manager for new and changed objects, a delete with a UID precondition for objects of ours
+//! that are no longer wanted. Each call needs a [`Term`], checked before every single write.
+//!
+//! One object that fails does not stop the others; the failures are returned.
+
+mod compare;
+mod desired;
+
+pub use compare::covers;
+pub use desired::{Desired, DesiredObject, SerializeError};
+
+use crate::clients::within;
+use crate::election::{NotLeading, Term};
+use crate::error::{Class, Classify, classify, is_not_found, sentence};
+use crate::metrics::Metrics;
+use crate::process::Process;
+use crate::watch::{Change, ObjectKey, Store, version};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::core::{ApiResource, DynamicObject, Resource};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tessera_api::names;
+
+/// A live object as the engine keeps it: without managed fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Owned {
+    /// UID, for delete preconditions.
+    pub uid: String,
+    /// Whether somebody has already asked for its deletion.
+    pub deleting: bool,
+    /// The object.
+    pub value: Value,
+}
+
+impl Owned {
+    /// A label's value.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.value.pointer("/metadata/labels")?.get(name)?.as_str()
+    }
+
+    /// The object as a Rust type.
+    pub fn decode<K: serde::de::DeserializeOwned>(&self) -> Option<K> {
+        serde_json::from_value(self.value.clone()).ok()
+    }
+}
+
+/// One kind that the engine may write.
+#[derive(Clone)]
+pub struct OwnedKind {
+    resource: ApiResource,
+    namespaced: bool,
+    store: Store<Owned>,
+}
+
+impl OwnedKind {
+    /// Its live objects that carry our label.
+    pub fn store(&self) -> &Store<Owned> {
+        &self.store
+    }
+
+    /// Its API resource.
+    pub fn resource(&self) -> &ApiResource {
+        &self.resource
+    }
+}
+
+/// The engine of one controller.
+#[derive(Clone)]
+pub struct Applier {
+    client: Client,
+    controller: &'static str,
+    manager: String,
+    limit: Duration,
+    metrics: Arc<Metrics>,
+    kinds: BTreeMap<String, OwnedKind>,
+}
+
+/// What happened in one call.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// `Kind name` of each object written.
+    pub written: Vec<String>,
+    /// `Kind name` of each object removed.
+    pub removed: Vec<String>,
+    /// What could not be written.
+    pub failed: Vec<WriteError>,
+}
+
+/// A write that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {verb} {object}: {}", sentence(source))]
+pub struct WriteError {
+    /// `apply` or `delete`.
+    pub verb: &'static str,
+    /// `Kind name`.
+    pub object: String,
+    /// The component label of the object, if known.
+    pub component: Option<String>,
+    /// The client's error.
+    #[source]
+    pub source: kube::Error,
+}
+
+impl Classify for WriteError {
+    fn class(&self) -> Class {
+        classify(&self.source)
+    }
+    fn reason(&self) -> &'static str {
+        match self.class() {
+            Class::Forbidden => "Forbidden",
+            Class::Conflict => "Conflict",
+            Class::Invalid => "Refused",
+            Class::Transient | Class::LostLeadership | Class::Bug => "ApiUnavailable",
+        }
+    }
+}
+
+/// Which of our objects a call is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// All objects of this controller: those not wanted are removed.
+    All,
+    /// Objects with this label and value; the label is put on all that is applied.
+    Label(&'a str, &'a str),
+}
+
+impl Applier {
+    /// Of `controller`; kinds are added with [`Applier::own`].
+    pub fn new(process: &Process, controller: &'static str) -> Self {
+        Self {
+            client: process.client(),
+            controller,
+            manager: names::controller::field_manager(controller),
+            limit: process.args().request_timeout,
+            metrics: process.metrics(),
+            kinds: BTreeMap::new(),
+        }
+    }
+
+    /// Owns objects of `K` and watches those that carry our label, in `namespace` or cluster-wide.
+    pub fn own<K: Resource<DynamicType = ()>>(
+        &mut self,
+        process: &mut Process,
+        namespace: Option<&str>,
+        on_change: impl Fn(&Change<Owned>) + Send + Sync + 'static,
+    ) -> Store<Owned> {
+        let kind = self.prepare::<K>(namespace.is_some(), on_change);
+        let api = self.api(&kind, namespace.unwrap_or_default());
+        process.watch_into(api, self.watch_config(), kind.store.clone(), project);
+        kind.store
+    }
+
+    /// Registers a kind whose watch is started and stopped elsewhere ([`crate::optional`]).
+    pub fn prepare<K: Resource<DynamicType = ()>>(
+        &mut self,
+        namespaced: bool,
+        on_change: impl Fn(&Change<Owned>) + Send + Sync + 'static,
+    ) -> OwnedKind {
+        let resource = ApiResource::erase::<K>(&());
+        let store = Store::new(&resource.kind, on_change);
+        let kind = OwnedKind { resource, namespaced, store };
+        self.kinds.insert(kind.resource.kind.clone(), kind.clone());
+        kind
+    }
+
+    /// The selector of our own objects.
+    pub fn watch_config(&self) -> watcher::Config {
+        watcher::Config::default().labels(&format!("{}={}", names::label::MANAGED_BY, self.controller))
+    }
+
+    /// Brings all objects of `scope` to `desired`.
+    pub async fn apply(
+        &self,
+        term: &Term,
+        scope: Scope<'_>,
+        owners: &[OwnerReference],
+        mut desired: Desired,
+    ) -> Result<Applied, NotLeading> {
+        let labels = match scope {
+            Scope::All => BTreeMap::new(),
+            Scope::Label(name, value) => BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        };
+        desired.stamp(self.controller, owners, &labels);
+        let mut applied = Applied::default();
+        for object in desired.objects() {
+            if !component_of(&object.value).is_some_and(|component| desired.keeps(component)) {
+                self.apply_one(term, object, &mut applied).await?;
+            }
+        }
+        self.prune(term, scope, &desired, &mut applied).await?;
+        Ok(applied)
+    }
+
+    async fn apply_one(&self, term: &Term, object: &DesiredObject, applied: &mut Applied) -> Result<(), NotLeading> {
+        let Some(kind) = self.kinds.get(&object.resource.kind) else {
+            tracing::error!(kind = %object.resource.kind, "this kind was never registered with the engine");
+            return Ok(());
+        };
+        let live = kind.store.get(&object.key);
+        if live.as_ref().is_some_and(|live| live.deleting || covers(&object.value, &live.value)) {
+            // What is being deleted is made again when it is gone: its deletion wakes us.
+            return Ok(());
+        }
+        term.check()?;
+        let name = format!("{} {}", object.resource.kind, object.key);
+        let params = PatchParams::apply(&self.manager).force();
+        let api = self.api(kind, &object.key.namespace);
+        let patch = Patch::Apply(&object.value);
+        match within(self.limit, api.patch(&object.key.name, &params, &patch)).await {
+            Ok(written) => {
+                let verb = if live.is_some() { "changed" } else { "created" };
+                tracing::info!(object = %name, verb, "Reconcile: {verb} {name}");
+                self.metrics.object(&object.resource.kind, "applied");
+                let version = version(&written);
+                if let Some(owned) = project(written) {
+                    kind.store.observe(object.key.clone(), version, owned);
+                }
+                applied.written.push(name);
+            }
+            Err(source) => applied.failed.push(WriteError {
+                verb: "apply",
+                object: name,
+                component: component_of(&object.value).map(str::to_owned),
+                source,
+            }),
+        }
+        Ok(())
+    }
+
+    async fn prune(
+        &self,
+        term: &Term,
+        scope: Scope<'_>,
+        desired: &Desired,
+        applied: &mut Applied,
+    ) -> Result<(), NotLeading> {
+        let wanted: BTreeSet<(&str, &ObjectKey)> =
+            desired.objects().iter().map(|object| (object.resource.kind.as_str(), &object.key)).collect();
+        for kind in self.kinds.values() {
+            for (key, live) in kind.store.list() {
+                let in_scope = match scope {
+                    Scope::All => true,
+                    Scope::Label(name, value) => live.label(name) == Some(value),
+                };
+                let kept = live.label(names::label::COMPONENT).is_some_and(|component| desired.keeps(component));
+                let is_wanted = wanted.contains(&(kind.resource.kind.as_str(), &key));
+                if in_scope && !kept && !is_wanted && !live.deleting {
+                    self.delete_one(term, kind, &key, &live, applied).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete_one(
+        &self,
+        term: &Term,
+        kind: &OwnedKind,
+        key: &ObjectKey,
+        live: &Owned,
+        applied: &mut Applied,
+    ) -> Result<(), NotLeading> {
+        term.check()?;
+        let name = format!("{} {key}", kind.resource.kind);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(live.uid.clone()), resource_version: None }),
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        match within(self.limit, self.api(kind, &key.namespace).delete(&key.name, &params)).await {
+            Ok(_) => {
+                tracing::info!(object = %name, "Reconcile: removed {name}, which is no longer wanted");
+                self.metrics.object(&kind.resource.kind, "deleted");
+                kind.store.forget(key);
+                applied.removed.push(name);
+            }
+            // Gone already, or another object of that name: nothing of ours is left.
+            Err(error) if is_not_found(&error) || crate::error::is_conflict(&error) => {}
+            Err(source) => {
+                let component = live.label(names::label::COMPONENT).map(str::to_owned);
+                applied.failed.push(WriteError { verb: "delete", object: name, component, source });
+            }
+        }
+        Ok(())
+    }
+
+    fn api(&self, kind: &OwnedKind, namespace: &str) -> Api<DynamicObject> {
+        if kind.namespaced && !namespace.is_empty() {
+            Api::namespaced_with(self.client.clone(), namespace, &kind.resource)
+        } else {
+            Api::all_with(self.client.clone(), &kind.resource)
+        }
+    }
+
+    /// The API of a registered kind, for a watch that is started elsewhere.
+    pub fn api_of(&self, kind: &OwnedKind, namespace: &str) -> Api<DynamicObject> {
+        self.api(kind, namespace)
+    }
+}
+
+impl Applied {
+    /// The most severe failure first, if any.
+    pub fn first_error(self) -> Option<WriteError> {
+        self.failed.into_iter().min_by_key(|error| match error.class() {
+            Class::Transient => 0,
+            Class::Conflict => 1,
+            Class::Forbidden => 2,
+            Class::Invalid | Class::LostLeadership | Class::Bug => 3,
+        })
+    }
+}
+
+/// A live object as the engine keeps it.
+pub fn project(object: DynamicObject) -> Option<Owned> {
+    let (uid, deleting) = (object.uid().unwrap_or_default(), object.metadata.deletion_timestamp.is_some());
+    let mut value = serde_json::to_value(object).ok()?;
+    if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["managedFields", "resourceVersion", "creationTimestamp"] {
+            meta.remove(field);
+        }
+    }
+    Some(Owned { uid, deleting, value })
+}
+
+fn component_of(value: &Value) -> Option<&str> {
+    value.pointer("/metadata/labels")?.get(names::label::COMPONENT)?.as_str()
+}
+
+/// SHA-256 over the JSON text, 16 hexadecimal digits: maps are sorted, so equal values give equal hashes.
+pub fn content_hash(value: &Value) -> String {
+    let digest = Sha256::digest(value.to_string().as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

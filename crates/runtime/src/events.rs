@@ -1,0 +1,64 @@
+//! Kubernetes events. Losing one never fails anything.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use std::time::Duration;
+
+/// Publishes events as one reporter, repeats counted by the library.
+#[derive(Clone)]
+pub struct Events {
+    recorder: Recorder,
+    limit: Duration,
+}
+
+impl Events {
+    /// As controller `controller`, pod `instance`.
+    pub fn new(client: Client, controller: &str, instance: &str, limit: Duration) -> Self {
+        let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
+        Self { recorder: Recorder::new(client, reporter), limit }
+    }
+
+    /// Something went as it should.
+    pub async fn normal(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
+        self.publish(EventType::Normal, about, reason, action, note).await;
+    }
+
+    /// Somebody should look.
+    pub async fn warning(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
+        self.publish(EventType::Warning, about, reason, action, note).await;
+    }
+
+    async fn publish(&self, type_: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) {
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            // The API refuses notes of more than 1,024 bytes.
+            note: Some(cut(note, 1000)),
+            action: action.to_owned(),
+            secondary: None,
+        };
+        let sent = crate::clients::within(self.limit, self.recorder.publish(&event, about)).await;
+        if let Err(error) = sent {
+            tracing::debug!(error = %crate::error::sentence(&error), reason, "event lost");
+        }
+    }
+}
+
+/// At most `limit` bytes, cut at a character.
+fn cut(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn long_notes_are_cut_at_a_character() {
+        assert_eq!(super::cut("äöü", 3), "ä");
+        assert_eq!(super::cut("abc", 3), "abc");
+    }
+}

@@ -1,0 +1,159 @@
+//! The ClusterPolicies that all three GPU controllers follow, and what they mean together.
+
+use crate::process::Process;
+use crate::watch::{Change, ObjectKey, Store};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
+use std::sync::Arc;
+use tessera_api::effective::Resolution;
+use tessera_api::{ClusterPolicy, DefaultImages, resolve};
+
+/// A policy as read: one that cannot be decoded stops no other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PolicyView {
+    /// Decoded.
+    Valid(Box<ClusterPolicy>),
+    /// Stored before a rule existed, or by a newer version: its metadata, and why it cannot be read.
+    Invalid {
+        /// Its metadata.
+        metadata: Box<ObjectMeta>,
+        /// What the decoder says.
+        error: String,
+    },
+}
+
+/// The policies.
+#[derive(Clone)]
+pub struct Policies {
+    store: Store<PolicyView>,
+    images: Arc<DefaultImages>,
+}
+
+impl Policies {
+    /// Watches all policies; `wake` is called when what they ask for changes, or the status that `controller` owns
+    /// (somebody may have removed it), but not when another controller reports.
+    pub fn watch(
+        process: &mut Process,
+        images: DefaultImages,
+        controller: &'static str,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let api: Api<DeserializeGuard<ClusterPolicy>> = Api::all(process.client());
+        let store = Store::new("ClusterPolicy", move |change: &Change<PolicyView>| {
+            if concerns(change, controller) {
+                wake();
+            }
+        });
+        process.watch_into(api, watcher::Config::default(), store.clone(), |object| Some(view(object)));
+        Self { store, images: Arc::new(images) }
+    }
+
+    /// What the policies mean now.
+    pub fn resolve(&self) -> Resolution {
+        let views = self.store.values();
+        let valid = views.iter().filter_map(|view| match view.as_ref() {
+            PolicyView::Valid(policy) => Some(policy.as_ref()),
+            PolicyView::Invalid { .. } => None,
+        });
+        resolve(valid, &self.images)
+    }
+
+    /// Name and reason of each policy that cannot be read.
+    pub fn unreadable(&self) -> Vec<(String, String)> {
+        let invalid = self.store.list().into_iter().filter_map(|(key, view)| match view.as_ref() {
+            PolicyView::Invalid { error, .. } => Some((key.name, error.clone())),
+            PolicyView::Valid(_) => None,
+        });
+        invalid.collect()
+    }
+
+    /// Takes over a policy that this process has just written.
+    pub(crate) fn observe(&self, policy: ClusterPolicy) {
+        let (key, version) = (ObjectKey::cluster(policy.name_any()), crate::watch::version(&policy));
+        self.store.observe(key, version, view(DeserializeGuard(Ok(policy))));
+    }
+
+    /// The underlying store.
+    pub fn store(&self) -> &Store<PolicyView> {
+        &self.store
+    }
+}
+
+fn view(DeserializeGuard(result): DeserializeGuard<ClusterPolicy>) -> PolicyView {
+    match result {
+        Ok(mut policy) => {
+            policy.metadata.managed_fields = None;
+            policy.annotations_mut().clear();
+            PolicyView::Valid(Box::new(policy))
+        }
+        Err(invalid) => {
+            let mut metadata = Box::new(invalid.metadata);
+            metadata.managed_fields = None;
+            PolicyView::Invalid { metadata, error: invalid.error }
+        }
+    }
+}
+
+/// Whether a change must be looked at by `controller`.
+fn concerns(change: &Change<PolicyView>, controller: &str) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else {
+        return true;
+    };
+    let (PolicyView::Valid(old), PolicyView::Valid(new)) = (old.as_ref(), new.as_ref()) else {
+        return old != new;
+    };
+    let identity = |policy: &ClusterPolicy| {
+        let meta = &policy.metadata;
+        (meta.uid.clone(), meta.generation, meta.deletion_timestamp.clone(), meta.labels.clone())
+    };
+    identity(old) != identity(new) || crate::status::own_part(old, controller) != crate::status::own_part(new, controller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn policy(generation: i64, status: serde_json::Value) -> Arc<PolicyView> {
+        let object = json!({
+            "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy",
+            "metadata": {"name": "p", "uid": "u", "generation": generation, "resourceVersion": "1"},
+            "spec": {}, "status": status,
+        });
+        Arc::new(view(serde_json::from_value(object).unwrap()))
+    }
+
+    fn condition(type_: &str, status: &str) -> serde_json::Value {
+        json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    #[test]
+    fn another_controllers_report_wakes_nobody() {
+        let base = policy(1, json!({"conditions": [condition("DriverReady", "True")]}));
+        let cases = [
+            ("other's condition", policy(1, json!({"conditions": [condition("DriverReady", "True"), condition("ExporterReady", "True")]})), false),
+            ("own condition removed", policy(1, json!({})), true),
+            ("own condition edited", policy(1, json!({"conditions": [condition("DriverReady", "False")]})), true),
+            ("spec", policy(2, json!({"conditions": [condition("DriverReady", "True")]})), true),
+        ];
+        for (name, new, want) in cases {
+            let change = Change { key: ObjectKey::cluster("p"), old: Some(base.clone()), new: Some(new) };
+            assert_eq!(concerns(&change, "driver-controller"), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_decoded_is_kept_apart() {
+        let object = json!({
+            "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy",
+            "metadata": {"name": "bad"}, "spec": {"driver": "no object"},
+        });
+        let PolicyView::Invalid { metadata, error } = view(serde_json::from_value(object).unwrap()) else {
+            panic!("decoded");
+        };
+        assert_eq!(metadata.name.as_deref(), Some("bad"));
+        assert!(!error.is_empty());
+    }
+}

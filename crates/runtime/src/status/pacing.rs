@@ -1,0 +1,133 @@
+//! When a changed status may be written: pure.
+//!
+//! A person wants to read the truth at once; the API server wants few writes while hundreds of pods start. So what
+//! matters (a condition's status or reason) is written nearly at once, with a short pause in which changes that belong
+//! together meet; mere counts and texts follow ever more rarely as long as nothing that matters changes.
+
+use std::time::{Duration, Instant};
+
+/// Changes that matter and come together are written together.
+const GATHER: Duration = Duration::from_millis(300);
+/// Shortest time between two writes.
+const SPACING: Duration = Duration::from_millis(500);
+/// How long mere counts wait: after the first, second and each later such write.
+const LAZY: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(60), Duration::from_secs(300)];
+/// So many changes that matter may be written in a row before they too become rare (something flaps).
+const BURST: u32 = 12;
+/// After so long, one more of them may be written.
+const REFILL: Duration = Duration::from_secs(60);
+
+/// How a new status differs from the stored one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// Not at all.
+    None,
+    /// In counts or texts only.
+    Detail,
+    /// A condition's status or reason, or something that was never written.
+    Matters,
+    /// As [`Difference::Matters`], and everything of this controller is well now.
+    Recovered,
+}
+
+/// What one writer remembers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pacing {
+    last_write: Option<Instant>,
+    first_seen: Option<Instant>,
+    lazy_writes: usize,
+    burst: u32,
+}
+
+impl Pacing {
+    /// `None`: nothing to write. `Some(at)`: write as soon as `at` has come.
+    pub fn due(&mut self, difference: Difference, now: Instant) -> Option<Instant> {
+        if difference == Difference::None {
+            self.first_seen = None;
+            return None;
+        }
+        let first = *self.first_seen.get_or_insert(now);
+        let Some(last) = self.last_write else {
+            // The very first report is news in itself.
+            return Some(now);
+        };
+        let flapping = self.spent(now) >= BURST;
+        let lazy = LAZY.get(self.lazy_writes.min(LAZY.len() - 1)).copied().unwrap_or(SPACING);
+        Some(match difference {
+            Difference::None | Difference::Detail => last + lazy,
+            Difference::Matters | Difference::Recovered if flapping => last + REFILL,
+            Difference::Matters => (first + GATHER).max(last + SPACING),
+            Difference::Recovered => now.max(last + SPACING),
+        })
+    }
+
+    /// A write of this difference has been made.
+    pub fn wrote(&mut self, difference: Difference, now: Instant) {
+        let spent = self.spent(now);
+        self.last_write = Some(now);
+        self.first_seen = None;
+        match difference {
+            Difference::Detail => self.lazy_writes += 1,
+            Difference::None => {}
+            Difference::Matters | Difference::Recovered => {
+                self.burst = spent.saturating_add(1);
+                self.lazy_writes = 0;
+            }
+        }
+    }
+
+    /// How much of the burst is used up at `now`.
+    fn spent(&self, now: Instant) -> u32 {
+        let quiet = self.last_write.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let refilled = u32::try_from(quiet.as_secs() / REFILL.as_secs()).unwrap_or(u32::MAX);
+        self.burst.saturating_sub(refilled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a series of (time, difference) as a reconciler would, waking when told, and counts the writes.
+    fn writes(changes: &[(u64, Difference)], until_ms: u64) -> Vec<u64> {
+        let start = Instant::now();
+        let (mut pacing, mut current, mut written) = (Pacing::default(), Difference::None, Vec::new());
+        for ms in 0..=until_ms {
+            let now = start + Duration::from_millis(ms);
+            if let Some((_, difference)) = changes.iter().find(|(at, _)| *at == ms) {
+                current = *difference;
+            }
+            if pacing.due(current, now).is_some_and(|at| at <= now) {
+                pacing.wrote(current, now);
+                written.push(ms);
+                current = Difference::None;
+            }
+        }
+        written
+    }
+
+    use Difference::{Detail, Matters, Recovered};
+
+    #[test]
+    fn the_first_report_and_a_recovery_are_written_at_once() {
+        assert_eq!(writes(&[(0, Matters), (2000, Recovered)], 3000), [0, 2000]);
+    }
+
+    #[test]
+    fn troubles_that_come_together_are_written_together() {
+        assert_eq!(writes(&[(0, Matters), (5000, Matters), (5100, Matters), (5250, Matters)], 7000), [0, 5300]);
+    }
+
+    #[test]
+    fn a_minute_of_counting_costs_two_writes() {
+        let counts: Vec<(u64, Difference)> =
+            std::iter::once((0, Matters)).chain((1..600).map(|n| (n * 100, Detail))).collect();
+        assert_eq!(writes(&counts, 60_000).len(), 2);
+    }
+
+    #[test]
+    fn flapping_becomes_rare() {
+        let flaps: Vec<(u64, Difference)> = (0..600).map(|n| (n * 1000, if n % 2 == 0 { Matters } else { Recovered })).collect();
+        assert!(writes(&flaps, 600_000).len() < 30);
+    }
+}
