@@ -25,7 +25,7 @@ pub mod logging;
 pub mod metrics;
 pub mod node_labels;
 pub mod operands;
-// pub mod operation;
+pub mod operation;
 pub mod optional;
 pub mod policy;
 pub mod process;

@@ -230,7 +230,6 @@ fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
