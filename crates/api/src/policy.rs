@@ -66,6 +66,11 @@ use crate::names::label;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = rules::toolkit_enabled())]
 #[x_kube(validation = rules::cdi_enabled())]
+#[x_kube(validation = rules::exporter_short_form(&["enabled"]))]
+#[x_kube(validation = rules::exporter_short_form(&["repository", "image", "version"]))]
+#[x_kube(validation = rules::exporter_short_form(&["serviceMonitor.enabled"]))]
+#[x_kube(validation = rules::exporter_short_form(&["serviceMonitor.interval", "serviceMonitor.scrapeTimeout"]))]
+#[x_kube(validation = rules::exporter_short_form(&["config.name", "hostPID", "hostNetwork"]))]
 #[x_kube(validation = rules::mig_and_sharing())]
 #[x_kube(validation = rules::mig_and_mps())]
 #[x_kube(validation = rules::mig_names())]
@@ -109,7 +114,6 @@ pub struct ClusterPolicySpec {
     pub mig_manager: Option<MigManagerSpec>,
     /// DCGM host engine.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = rules::exporter_short_form())]
     pub dcgm: Option<DcgmSpec>,
     /// DCGM exporter.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -83,7 +83,8 @@ pub struct SREAgentSpec {
 
 fn monitor_interval() -> kube::core::Rule {
     kube::core::Rule::new("self >= 5 && self <= 3600").message(kube::core::Message::Expression(
-        "\"monitorInterval is \" + string(self) + \" seconds: write a number from 5 to 3600\""
+        "(self < 5 ? 'monitorInterval is less than 5' : 'monitorInterval is more than 3600') \
+         + ' seconds: write a number from 5 to 3600'"
             .into(),
     ))
 }
@@ -287,12 +288,11 @@ pub struct TelemetryReport {
     /// Nodes without usable data, and why; at most 20. Their GPUs count as unknown, never as faulty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["node".into()]))]
     pub stale_nodes: Vec<StaleNode>,
 }
 
 /// A node whose telemetry cannot be used.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StaleNode {
     /// Node.
@@ -302,7 +302,7 @@ pub struct StaleNode {
 }
 
 /// Why the agent isolates no further node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Breaker {
     /// TooManyUnhealthy, SameSignature or Blind.

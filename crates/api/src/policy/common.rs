@@ -34,10 +34,20 @@ section! {
     /// Requests and limits of a container.
     Resources {
         /// The most that the container may use.
+        #[schemars(schema_with = "quantities")]
         limits: BTreeMap<String, Quantity>,
         /// What is set aside for it.
+        #[schemars(schema_with = "quantities")]
         requests: BTreeMap<String, Quantity>,
     }
+}
+
+/// Quantities by resource, without the two kilobytes of explanation that the type has at each of its many places.
+fn quantities(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "additionalProperties": { "x-kubernetes-int-or-string": true },
+    })
 }
 
 section! {

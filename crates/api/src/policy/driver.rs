@@ -192,6 +192,7 @@ section! {
 
 section! {
     /// Container Device Interface.
+    #[x_kube(validation = crate::policy::rules::nri_needs_cdi())]
     CdiSpec {
         /// Hand devices to containers by CDI. Default true.
         enabled: bool,

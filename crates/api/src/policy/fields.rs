@@ -8,7 +8,7 @@ macro_rules! section {
         #[serde(rename_all = "camelCase")]
         $(#[$($attr)*])*
         pub struct $name {
-            $( $(#[$($field_attr)*])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>, )*
+            $( $(#[$($field_attr)*])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>, )*
         }
     };
 }

@@ -47,6 +47,14 @@ pub(crate) fn cdi_enabled() -> Rule {
     )
 }
 
+/// The NRI plugin hands out devices by CDI.
+pub(crate) fn nri_needs_cdi() -> Rule {
+    rule(
+        "!has(self.nriPluginEnabled) || !self.nriPluginEnabled || !has(self.enabled) || self.enabled",
+        "cdi.nriPluginEnabled needs CDI, and cdi.enabled is false: set it to true, or turn the plugin off",
+    )
+}
+
 /// Inline sharing or a ConfigMap.
 pub(crate) fn sharing_or_config_map() -> Rule {
     explained(
@@ -93,9 +101,11 @@ pub(crate) fn shared_name() -> Rule {
 
 /// Replicas.
 pub(crate) fn replicas() -> Rule {
+    // Not `string(self)`: the API server takes that for unboundedly long, which is over its cost limit.
     explained(
-        "self >= 1",
-        "\"replicas is \" + string(self) + \", and a card is used by at least one container: write 1 (not shared) or more\"",
+        "self >= 1 && self <= 64",
+        "(self == 0 ? 'replicas is 0' : self < 0 ? 'replicas is negative' : 'replicas is more than 64') \
+         + ': write how many containers share one card, from 1 (not shared) to 64'",
     )
 }
 
@@ -168,9 +178,35 @@ pub(crate) fn scrape_timeout() -> Rule {
     )
 }
 
-/// `dcgm.exporter` is `dcgmExporter`: placed on the spec by [`exporter_short_form`].
-pub(crate) fn exporter_short_form() -> Rule {
-    rule("true", "dcgm.exporter")
+/// `dcgm.exporter` is `dcgmExporter`: fields of one value, in groups, so that the message can name them. Lists and maps that differ are
+/// found when the policy is resolved.
+pub(crate) fn exporter_short_form(fields: &[&str]) -> Rule {
+    let same = |field: &&str| {
+        let mut given = Vec::new();
+        for root in ["self.dcgm.exporter", "self.dcgmExporter"] {
+            let mut path = root.to_owned();
+            for part in field.split('.') {
+                path = format!("{path}.{part}");
+                given.push(format!("!has({path})"));
+            }
+        }
+        given.push(format!(
+            "self.dcgm.exporter.{field} == self.dcgmExporter.{field}"
+        ));
+        format!("({})", given.join(" || "))
+    };
+    let all: Vec<String> = fields.iter().map(same).collect();
+    let named: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+    rule(
+        format!(
+            "!has(self.dcgm) || !has(self.dcgm.exporter) || !has(self.dcgmExporter) || ({})",
+            all.join(" && ")
+        ),
+        format!(
+            "dcgm.exporter and dcgmExporter are the same section and differ in {}: give each field in one of them only",
+            named.join(" or ")
+        ),
+    )
 }
 
 /// A number or a percentage, as an int-or-string.

@@ -66,7 +66,6 @@ pub struct SharedResourceSpec {
     #[x_kube(validation = crate::policy::rules::shared_name())]
     pub name: String,
     /// How many containers share one card; 1 means that this resource is not shared.
-    #[schemars(extend("maximum" = 64))]
     #[x_kube(validation = crate::policy::rules::replicas())]
     pub replicas: i32,
 }
