@@ -17,6 +17,7 @@ pub mod args;
 pub mod backoff;
 pub mod clients;
 pub mod clock;
+pub mod drain;
 pub mod election;
 pub mod error;
 pub mod events;

@@ -204,6 +204,7 @@ mod tests {
             deleting: false,
             ip: String::new(),
             restarts: 0,
+            created: 0,
             trouble: trouble.map(|(kind, text)| Trouble { kind, message: text.to_owned() }),
         })
     }

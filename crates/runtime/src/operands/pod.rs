@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use tessera_api::names::label;
 
 /// What is kept of an operand's pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// UID: the same name may come back as another pod.
     pub uid: String,
@@ -28,6 +28,8 @@ pub struct PodFacts {
     pub ip: String,
     /// Sum of all containers' restarts.
     pub restarts: i32,
+    /// When the API server created it, in seconds since 1970: one clock for all pods.
+    pub created: i64,
     /// Why it is not ready; `None` when it is.
     pub trouble: Option<Trouble>,
 }
@@ -89,6 +91,7 @@ impl PodFacts {
             deleting,
             ip: status.pod_ip.clone().unwrap_or_default(),
             restarts,
+            created: pod.metadata.creation_timestamp.map_or(0, |time| time.0.as_second()),
             trouble,
         }
     }
