@@ -1,0 +1,96 @@
+//! What a reconcile works with.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tessera_api::NodeFacts;
+use tessera_runtime::{
+    apply::{Applier, Owned},
+    node_labels::NodeLabels,
+    operands::pod::PodFacts,
+    optional::Presence,
+    policy::Policies,
+    queue::Queue,
+    status::StatusWriter,
+    watch::Store,
+};
+
+use crate::{metrics_source::UserMap, observe::Expected};
+
+/// What is reconciled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// The active policy: all objects and the status.
+    Policy,
+    /// The labels of one node.
+    Node(String),
+}
+
+/// What a reconcile works with.
+pub struct Context {
+    /// Namespace of the operands.
+    pub namespace: String,
+    /// Keys to look at.
+    pub queue: Queue<Key>,
+    /// The policies.
+    pub policies: Policies,
+    /// All nodes.
+    pub nodes: Store<NodeFacts>,
+    /// Pods of our operands.
+    pub pods: Store<PodFacts>,
+    /// Our DaemonSets.
+    pub daemon_sets: Store<Owned>,
+    /// Our ConfigMaps.
+    pub config_maps: Store<Owned>,
+    /// ConfigMaps of others in our namespace.
+    pub user_maps: Store<UserMap>,
+    /// ServiceMonitors, where they exist.
+    pub monitors: Presence,
+    /// Writes objects.
+    pub applier: Applier,
+    /// Writes the status.
+    pub status: StatusWriter,
+    /// Writes node labels.
+    pub labels: NodeLabels,
+    /// What changes between reconciles.
+    pub memory: std::sync::Arc<Memory>,
+}
+
+/// What is remembered to spare work, never to decide by.
+#[derive(Debug, Default)]
+pub struct Memory {
+    nodes_version: AtomicU64,
+    labelled_for: Mutex<Option<String>>,
+    expected: Mutex<Option<(u64, String, Expected)>>,
+}
+
+impl Memory {
+    /// Something that matters has changed on a node.
+    pub fn nodes_changed(&self) {
+        self.nodes_version.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the nodes' labels were last looked at for another policy than `hash`.
+    pub fn is_new_policy(&self, hash: &str) -> bool {
+        let mut last = self.labelled_for.lock();
+        let new = last.as_deref() != Some(hash);
+        if new {
+            *last = Some(hash.to_owned());
+        }
+        new
+    }
+
+    /// What the nodes let expect, counted again only when a node or the policy has changed.
+    pub fn expected(&self, hash: &str, count: impl FnOnce() -> Expected) -> Expected {
+        let version = self.nodes_version.load(Ordering::Relaxed);
+        let mut known = self.expected.lock();
+        match known.as_ref() {
+            Some((at, of, expected)) if *at == version && of == hash => expected.clone(),
+            _ => {
+                let expected = count();
+                *known = Some((version, hash.to_owned(), expected.clone()));
+                expected
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Reads the stores into plain data.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use tessera_api::{
+    EffectivePolicy, NodeFacts, Resolution,
+    names::{app, config_map, label, service},
+    nodes::{desired_labels, is_gpu_node},
+};
+use tessera_runtime::{
+    operands::{Rollout, pod::PodFacts, untolerated},
+    watch::ObjectKey,
+};
+
+use crate::{
+    build::component,
+    context::Context,
+    metrics_source::{MetricsFile, UserMap},
+    validate::Facts,
+};
+
+/// What is known before anything is written.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The policies.
+    pub resolution: Resolution,
+    /// Policies that cannot be read.
+    pub unreadable: Vec<(String, String)>,
+    /// The ConfigMap that the active policy names for metrics, if it exists.
+    pub user_metrics: Option<Arc<UserMap>>,
+    /// What our own metrics ConfigMap holds.
+    pub last_metrics: Option<MetricsFile>,
+    /// ServiceMonitors exist as a kind.
+    pub monitor_present: bool,
+    /// ... and ours are known.
+    pub monitor_usable: bool,
+}
+
+/// What is known after everything was written.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// By component: the DaemonSet's counts, if it exists.
+    pub rollouts: BTreeMap<&'static str, Rollout>,
+    /// By component: its pods.
+    pub pods: BTreeMap<String, Vec<Arc<PodFacts>>>,
+    /// What the nodes let expect.
+    pub expected: Expected,
+    /// Our ServiceMonitor exists.
+    pub monitor_live: bool,
+    /// Why the watch of ServiceMonitors does not work.
+    pub monitor_trouble: Option<String>,
+}
+
+/// What the nodes let expect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// GPU nodes.
+    pub gpu_nodes: usize,
+    /// By component: nodes that should get its label and do not have it yet.
+    pub unlabelled: BTreeMap<&'static str, usize>,
+    /// By component: nodes that have its label.
+    pub labelled: BTreeMap<&'static str, usize>,
+    /// GPU nodes with a taint that the operands do not tolerate, and the taint.
+    pub tainted: Vec<(String, String)>,
+}
+
+/// Each component's label of nodes, and its DaemonSet.
+pub(crate) const OPERANDS: [(&str, &str, &str); 3] = [
+    (component::EXPORTER, label::DEPLOY_DCGM_EXPORTER, app::DCGM_EXPORTER),
+    (component::ENGINE, label::DEPLOY_DCGM, app::DCGM),
+    (component::NODE_STATUS, label::DEPLOY_NODE_STATUS_EXPORTER, app::NODE_STATUS_EXPORTER),
+];
+
+impl Observed {
+    /// Reads.
+    pub fn read(context: &Context) -> Self {
+        let resolution = context.policies.resolve();
+        let wanted = resolution.active.as_ref().and_then(|active| active.effective.dcgm_exporter.metrics_config.clone());
+        let key = |name: &str| ObjectKey::namespaced(&context.namespace, name);
+        let own = context.config_maps.get(&key(config_map::DCGM_EXPORTER_METRICS));
+        Self {
+            user_metrics: wanted.and_then(|name| context.user_maps.get(&key(&name))),
+            last_metrics: own.and_then(|own| MetricsFile::read_back(&own.decode::<ConfigMap>()?)),
+            unreadable: context.policies.unreadable(),
+            monitor_present: context.monitors.is_present(),
+            monitor_usable: context.monitors.is_usable(),
+            resolution,
+        }
+    }
+
+    /// For validation.
+    pub fn facts<'a>(&'a self, namespace: &'a str) -> Facts<'a> {
+        Facts {
+            namespace,
+            user_metrics: self.user_metrics.as_deref(),
+            last_metrics: self.last_metrics.as_ref(),
+            monitor_present: self.monitor_present,
+            monitor_usable: self.monitor_usable,
+        }
+    }
+}
+
+impl Progress {
+    /// Reads.
+    pub fn read(context: &Context, policy: &EffectivePolicy, hash: &str) -> Self {
+        let key = |name: &str| ObjectKey::namespaced(&context.namespace, name);
+        let rollout = |name: &str| Rollout::of_owned(context.daemon_sets.get(&key(name))?.as_ref());
+        let rollouts = OPERANDS.iter().filter_map(|(component, _, name)| Some((*component, rollout(name)?)));
+        let mut pods: BTreeMap<String, Vec<Arc<PodFacts>>> = BTreeMap::new();
+        for pod in context.pods.values() {
+            pods.entry(pod.component.clone()).or_default().push(pod);
+        }
+        let monitors = context.monitors.kind().store();
+        Self {
+            rollouts: rollouts.collect(),
+            pods,
+            expected: context.memory.expected(hash, || Expected::count(&context.nodes.values(), policy)),
+            monitor_live: monitors.get(&key(service::NVIDIA_DCGM_EXPORTER)).is_some_and(|monitor| !monitor.deleting),
+            monitor_trouble: monitors.trouble(),
+        }
+    }
+}
+
+impl Expected {
+    /// Counts.
+    pub fn count(nodes: &[Arc<NodeFacts>], policy: &EffectivePolicy) -> Self {
+        let mut expected = Self::default();
+        for node in nodes.iter().filter(|node| !node.deleting && is_gpu_node(node, policy)) {
+            expected.gpu_nodes += 1;
+            let wanted = desired_labels(node, Some(policy)).apply;
+            for (component, key, _) in OPERANDS {
+                match node.label(key) {
+                    Some("true") => *expected.labelled.entry(component).or_default() += 1,
+                    None if wanted.contains_key(key) => *expected.unlabelled.entry(component).or_default() += 1,
+                    Some(_) | None => {}
+                }
+            }
+            if let Some(taint) = untolerated(&node.taints, &policy.daemonsets.tolerations) {
+                let value = taint.value.as_deref().map(|value| format!("={value}")).unwrap_or_default();
+                expected.tainted.push((node.name.clone(), format!("{}{value}:{}", taint.key, taint.effect)));
+            }
+        }
+        expected.tainted.sort();
+        expected
+    }
+}
