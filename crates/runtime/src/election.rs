@@ -11,7 +11,8 @@ use crate::clients::within;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use decide::{Decision, Observed, decide};
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
@@ -103,8 +104,7 @@ impl Election {
 
     /// Takes part until `stop`; then keeps an own lease alive until `drained`, and releases it.
     pub async fn run(self, stop: CancellationToken, drained: CancellationToken) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut events = watcher(self.api.clone(), config).default_backoff().boxed();
+        let mut events = self.events();
         self.health.not_ready("election", "the lease has not been read yet");
         let mut observed: Option<Observed> = None;
         let mut known = false;
@@ -127,8 +127,10 @@ impl Election {
             };
             match attempt {
                 Ok((lease, sent)) => {
-                    observed = Some(lease.clone());
-                    observed = self.lead(lease, sent, &stop, &drained).await.or(observed);
+                    // While leading nobody reads the watch: what it would have queued is stale afterwards.
+                    drop(events);
+                    observed = self.lead(lease, sent, &stop, &drained).await;
+                    (events, known) = (self.events(), false);
                 }
                 Err(error) => {
                     if !crate::error::is_conflict(&error) {
@@ -139,6 +141,11 @@ impl Election {
                 }
             }
         }
+    }
+
+    fn events(&self) -> BoxStream<'static, watcher::Result<watcher::Event<Lease>>> {
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        watcher(self.api.clone(), config).default_backoff().boxed()
     }
 
     /// Renews until stopped or too late. Returns what is known of the lease afterwards.
@@ -210,7 +217,7 @@ impl Election {
 
     async fn watch_until(
         &self,
-        events: &mut (impl Stream<Item = watcher::Result<watcher::Event<Lease>>> + Unpin + Send),
+        events: &mut BoxStream<'static, watcher::Result<watcher::Event<Lease>>>,
         observed: &mut Option<Observed>,
         known: &mut bool,
         pause: Duration,

@@ -117,7 +117,7 @@ impl Process {
         let serving = serve(args.bind_address, ports, metrics.clone(), health.clone(), end.clone()).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(serving);
-        tasks.spawn(signals(stop.clone()).map_err(StartError::Signals)?);
+        tasks.spawn(signals(stop.clone(), end.clone()).map_err(StartError::Signals)?);
         let watches = WatchContext {
             metrics: metrics.clone(),
             health: health.clone(),
@@ -277,12 +277,13 @@ async fn first_death(tasks: &mut JoinSet<()>, stop: &CancellationToken) -> RunEr
 }
 
 /// The first SIGTERM or SIGINT asks for an orderly end, the second ends the process at once.
-fn signals(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()> + Send> {
+fn signals(stop: CancellationToken, end: CancellationToken) -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
         for second in [false, true] {
             let name = tokio::select! {
+                () = end.cancelled() => return,
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
             };
