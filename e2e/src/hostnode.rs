@@ -39,6 +39,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::container::image_name;
 pub(crate) use self::net::Net;
 use crate::lab::LAB_HOST;
 

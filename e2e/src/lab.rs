@@ -3,6 +3,7 @@
 //! A lab is one directory and one process, `lab-agent supervise DIR` (see [`crate::supervisor`]), which owns all others. Dropping
 //! the handle stops the lab, unless it was detached; if this process dies instead, the agent notices and stops by itself.
 
+pub mod build;
 mod host;
 mod leftovers;
 mod ports;
@@ -142,11 +143,29 @@ impl Lab {
     /// # Errors
     /// As [`Lab::start`].
     pub async fn for_test(name: &str, nodes: Vec<Node>) -> anyhow::Result<Self> {
+        Self::for_test_with(name, nodes, |_| {}).await
+    }
+
+    /// As [`Lab::for_test`], with options changed by `change`.
+    ///
+    /// # Errors
+    /// As [`Lab::start`].
+    pub async fn for_test_with(
+        name: &str,
+        nodes: Vec<Node>,
+        change: impl FnOnce(&mut Options),
+    ) -> anyhow::Result<Self> {
+        // Once a process: cargo takes a second to find out that there is nothing to do.
+        static BUILT: std::sync::OnceLock<Result<PathBuf, String>> = std::sync::OnceLock::new();
+        let built = BUILT
+            .get_or_init(|| build::binaries("dev", false).map_err(|error| format!("{error:#}")));
+        built.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
         let dir = paths::target()
             .join("lab-tests")
             .join(format!("{name}-{}", std::process::id()));
         let mut options = Options::new(dir, &|_| {})?;
         options.nodes = nodes;
+        change(&mut options);
         let mut lab = Self::start(options, &|_| {}).await?;
         lab.temporary = true;
         Ok(lab)

@@ -5,17 +5,21 @@
 //! - [`supervisor`], [`hostnode`] and [`gpusim`] are the parts of the process `lab-agent`, which every lab has one of:
 //!   it owns the control plane's processes, runs the pods of Node `lab-host`, and plays the operand pods of simulated nodes.
 //! - [`nodes`] describes simulated nodes, [`audit`] counts API requests.
+//! - [`scenario`] is what the tests in `tests/` share.
 
 pub mod audit;
 pub mod cluster;
 pub mod controlplane;
 pub mod gpusim;
 mod hostnode;
+mod http_client;
 pub mod lab;
 pub mod nodes;
 pub mod paths;
 pub mod process;
+pub mod scenario;
 pub mod supervisor;
 
 pub use self::cluster::Cluster;
+pub use self::http_client::http_get;
 pub use self::lab::{Lab, Options};

@@ -1,0 +1,374 @@
+//! What the scenarios in `tests/` share: install as a user does, wait as a user waits, and look at what a user sees.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service, ServiceAccount};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, ResourceExt};
+use serde::de::DeserializeOwned;
+use tessera_api::ClusterPolicy;
+use tessera_api::policy::State;
+
+use crate::audit::{Audit, Class, Request, Requests};
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::{Lab, paths};
+
+/// Name of the user's policy in the inputs.
+pub const USER_POLICY: &str = "gpu-cluster-config";
+/// Name of the policy that the umbrella chart renders.
+pub const BASE_POLICY: &str = "cluster-policy";
+/// ServiceAccounts of the controllers.
+pub const CONTROLLERS: [&str; 4] = [
+    "driver-controller",
+    "device-plugin-controller",
+    "dcgm-monitor-controller",
+    "sreagent-controller",
+];
+
+/// A file of the inputs.
+pub fn input(name: &str) -> PathBuf {
+    paths::root().join("e2e/inputs").join(name)
+}
+
+/// A file of the fixtures.
+pub fn fixture(name: &str) -> PathBuf {
+    paths::root().join("e2e/fixtures").join(name)
+}
+
+/// A lab with these nodes and the umbrella chart installed with the user's values.
+///
+/// # Errors
+/// The lab does not start or helm refuses the chart.
+pub async fn installed(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow::Result<Lab> {
+    let lab = Lab::for_test(name, nodes).await?;
+    lab.helm_install(&input("values-gpu.yaml"), extra).await?;
+    Ok(lab)
+}
+
+/// As [`installed`], with the user's policy applied and ready.
+///
+/// # Errors
+/// As [`installed`], or the policy is not ready within 60 s.
+pub async fn ready(name: &str, nodes: Vec<Node>) -> anyhow::Result<Lab> {
+    let lab = installed(name, nodes, &[]).await?;
+    lab.apply_file(&input("cluster-policy.yaml")).await?;
+    policy_ready(&lab, USER_POLICY, Duration::from_secs(60)).await?;
+    Ok(lab)
+}
+
+/// The policy, if it exists.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn policy(cluster: &Cluster, name: &str) -> anyhow::Result<Option<ClusterPolicy>> {
+    Ok(Api::<ClusterPolicy>::all(cluster.client())
+        .get_opt(name)
+        .await?)
+}
+
+/// Waits until the policy is ready at its newest generation.
+///
+/// # Errors
+/// It is not in time; the message holds its conditions.
+pub async fn policy_ready(
+    cluster: &Cluster,
+    name: &str,
+    patience: Duration,
+) -> anyhow::Result<ClusterPolicy> {
+    policy_until(cluster, name, "state: ready", patience, |policy| {
+        let status = policy.status.clone().unwrap_or_default();
+        let seen = status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "Ready")
+            .and_then(|c| c.observed_generation);
+        status.state == Some(State::Ready) && seen == policy.metadata.generation
+    })
+    .await
+}
+
+/// Waits until the policy is as `check` wants it.
+///
+/// # Errors
+/// It is not in time; the message holds its conditions.
+pub async fn policy_until(
+    cluster: &Cluster,
+    name: &str,
+    what: &str,
+    patience: Duration,
+    check: impl Fn(&ClusterPolicy) -> bool,
+) -> anyhow::Result<ClusterPolicy> {
+    cluster
+        .wait_for(
+            &format!("ClusterPolicy {name}: {what}"),
+            patience,
+            || async {
+                match policy(cluster, name).await {
+                    Ok(Some(policy)) if check(&policy) => Ok(policy),
+                    Ok(Some(policy)) => Err(explain(&policy)),
+                    Ok(None) => Err("there is no such policy".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                }
+            },
+        )
+        .await
+}
+
+/// The conditions of a policy, a line each.
+pub fn explain(policy: &ClusterPolicy) -> String {
+    let status = policy.status.clone().unwrap_or_default();
+    let mut text = format!(
+        "state {:?}, generation {:?}",
+        status.state, policy.metadata.generation
+    );
+    for c in &status.conditions {
+        text.push_str(&format!(
+            "\n  {:<22} {:<6} {} (generation {:?}): {}",
+            c.type_, c.status, c.reason, c.observed_generation, c.message
+        ));
+    }
+    text
+}
+
+/// Status and reason of a condition; empty when it is not there.
+pub fn condition(policy: &ClusterPolicy, type_: &str) -> (String, String, String) {
+    let conditions = policy.status.iter().flat_map(|s| &s.conditions);
+    conditions
+        .filter(|c| c.type_ == type_)
+        .map(|c| (c.status.clone(), c.reason.clone(), c.message.clone()))
+        .next()
+        .unwrap_or_default()
+}
+
+/// All objects of a kind that carry our part-of label and one of our controllers' managed-by labels.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn owned<K>(api: Api<K>) -> anyhow::Result<Vec<K>>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let selector = format!(
+        "app.kubernetes.io/managed-by in ({})",
+        CONTROLLERS.join(",")
+    );
+    Ok(api
+        .list(&ListParams::default().labels(&selector))
+        .await?
+        .items)
+}
+
+/// The operand DaemonSets by name.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn daemonsets(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, DaemonSet>> {
+    let sets: Vec<DaemonSet> = owned(Api::namespaced(cluster.client(), NAMESPACE)).await?;
+    Ok(sets.into_iter().map(|set| (set.name_any(), set)).collect())
+}
+
+/// Every object that our controllers own, as `Kind/namespace/name`; pods left out.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn owned_objects(cluster: &Cluster) -> anyhow::Result<Vec<String>> {
+    let client = cluster.client();
+    let mut all = Vec::new();
+    macro_rules! collect {
+        ($kind:ty) => {
+            for object in owned::<$kind>(Api::all(client.clone())).await? {
+                let kind = <$kind as k8s_openapi::Resource>::KIND;
+                all.push(format!(
+                    "{kind}/{}/{}",
+                    object.namespace().unwrap_or_default(),
+                    object.name_any()
+                ));
+            }
+        };
+    }
+    collect!(DaemonSet);
+    collect!(ConfigMap);
+    collect!(Service);
+    collect!(RuntimeClass);
+    collect!(Deployment);
+    collect!(ServiceAccount);
+    collect!(ClusterRoleBinding);
+    collect!(RoleBinding);
+    let monitors: Api<DynamicObject> = Api::all_with(client, &service_monitors());
+    match owned(monitors).await {
+        Ok(list) => all.extend(list.iter().map(|m| {
+            format!(
+                "ServiceMonitor/{}/{}",
+                m.namespace().unwrap_or_default(),
+                m.name_any()
+            )
+        })),
+        // The kind is not installed.
+        Err(error)
+            if error.to_string().contains("404") || error.to_string().contains("not found") => {}
+        Err(error) => return Err(error),
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// The API of ServiceMonitors.
+pub fn service_monitors() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(
+        "monitoring.coreos.com",
+        "v1",
+        "ServiceMonitor",
+    ))
+}
+
+/// Our controllers' requests since the last call.
+///
+/// # Errors
+/// The audit log cannot be read.
+pub fn controller_requests(audit: &mut Audit) -> anyhow::Result<(Vec<Request>, Requests)> {
+    let mut requests = audit.next_requests()?;
+    requests.retain(|request| {
+        CONTROLLERS.contains(&request.account()) || request.account().starts_with("sre-agent")
+    });
+    let summary = Requests::of(&requests);
+    Ok((requests, summary))
+}
+
+/// Waits until our controllers have written nothing for `calm`; returns all their requests since the last call.
+///
+/// # Errors
+/// They do not come to rest within `patience`.
+pub async fn quiet(
+    audit: &mut Audit,
+    calm: Duration,
+    patience: Duration,
+) -> anyhow::Result<Vec<Request>> {
+    let start = std::time::Instant::now();
+    let mut last_write = std::time::Instant::now();
+    let mut all = Vec::new();
+    loop {
+        let (requests, _) = controller_requests(audit)?;
+        if requests
+            .iter()
+            .any(|request| request.class() == Class::Write)
+        {
+            last_write = std::time::Instant::now();
+        }
+        all.extend(requests);
+        if last_write.elapsed() >= calm {
+            return Ok(all);
+        }
+        if start.elapsed() >= patience {
+            anyhow::bail!(
+                "our controllers still write after {patience:?}:\n{}",
+                Requests::of(&all)
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Requests of `class`, a line each, for messages.
+pub fn lines(requests: &[Request], class: Class) -> String {
+    let list = requests.iter().filter(|request| request.class() == class);
+    let text: Vec<String> = list
+        .map(|r| {
+            format!(
+                "  {} {} {} {}/{} {} {}",
+                r.at,
+                r.account(),
+                r.verb,
+                r.namespace,
+                r.name,
+                r.resource,
+                r.code
+            )
+        })
+        .collect();
+    text.join("\n")
+}
+
+/// How many requests of `class` there are.
+pub fn count(requests: &[Request], class: Class) -> usize {
+    requests
+        .iter()
+        .filter(|request| request.class() == class)
+        .count()
+}
+
+/// Allocatable `nvidia.com/*` resources of a node.
+///
+/// # Errors
+/// The node does not exist.
+pub async fn allocatable(
+    cluster: &Cluster,
+    node: &str,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let node = Api::<Node>::all(cluster.client()).get(node).await?;
+    let list = node.status.and_then(|s| s.allocatable).unwrap_or_default();
+    Ok(list
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("nvidia.com/"))
+        .map(|(name, q)| (name, q.0))
+        .collect())
+}
+
+/// Pods of the operator's namespace with this `app` label, by node.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn pods_by_node(cluster: &Cluster, app: &str) -> anyhow::Result<BTreeMap<String, Pod>> {
+    let api: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    let pods = api
+        .list(&ListParams::default().labels(&format!("app={app}")))
+        .await?;
+    let node = |pod: &Pod| {
+        pod.spec
+            .as_ref()
+            .and_then(|s| s.node_name.clone())
+            .unwrap_or_default()
+    };
+    Ok(pods
+        .items
+        .into_iter()
+        .map(|pod| (node(&pod), pod))
+        .collect())
+}
+
+/// Names of the pods of a controller's Deployment on lab-host.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn controller_pods(cluster: &Cluster, controller: &str) -> anyhow::Result<Vec<String>> {
+    let api: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    let selector = format!("app.kubernetes.io/name={controller}");
+    let pods = api.list(&ListParams::default().labels(&selector)).await?;
+    Ok(pods
+        .items
+        .iter()
+        .filter(|p| p.metadata.deletion_timestamp.is_none())
+        .map(ResourceExt::name_any)
+        .collect())
+}
+
+/// Holder of a controller's Lease; empty when nobody leads.
+///
+/// # Errors
+/// There is no such Lease.
+pub async fn leader(cluster: &Cluster, controller: &str) -> anyhow::Result<String> {
+    use k8s_openapi::api::coordination::v1::Lease;
+    let lease = Api::<Lease>::namespaced(cluster.client(), NAMESPACE)
+        .get(controller)
+        .await?;
+    lease
+        .spec
+        .and_then(|s| s.holder_identity)
+        .context("the Lease has no holder")
+}
