@@ -19,6 +19,7 @@ pub mod image;
 pub mod names;
 pub mod nodeoperation;
 pub mod nodes;
+pub mod ownership;
 pub mod policy;
 pub mod sreagent;
 pub mod units;
