@@ -1,0 +1,358 @@
+//! Bad input of every kind gets a clear reason, the last good state stays, and nothing else is taken down.
+//! (Issue "The main job", section 7, item 12.)
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tessera_api::{ClusterPolicy, SREAgent};
+use tessera_e2e::cluster::NAMESPACE;
+use tessera_e2e::scenario::*;
+use tessera_e2e::{Lab, nodes, paths};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn edit(lab: &Lab, spec: Value) -> anyhow::Result<()> {
+    let policies: Api<ClusterPolicy> = Api::all(lab.client());
+    policies
+        .patch(
+            USER_POLICY,
+            &PatchParams::default(),
+            &Patch::Merge(json!({"spec": spec})),
+        )
+        .await?;
+    Ok(())
+}
+
+fn first_node() -> String {
+    nodes::gpu_nodes(1)
+        .first()
+        .map(ResourceExt::name_any)
+        .unwrap_or_default()
+}
+
+/// Every rule of the CRDs, through the real API server: each file of `refused/` says in its first line what the
+/// refusal must contain; each of `accepted/` must be accepted.
+#[tokio::test]
+async fn the_api_server_refuses_what_one_object_can_prove_wrong() -> anyhow::Result<()> {
+    let lab = Lab::for_test("rules", Vec::new()).await?;
+    lab.helm_ok(&[
+        "install",
+        "crds",
+        paths::root()
+            .join("charts/crds")
+            .to_str()
+            .unwrap_or_default(),
+    ])
+    .await?;
+    let tests = paths::root().join("crates/api/tests");
+    let mut count = 0;
+    for (folder, wanted) in [("refused", false), ("accepted", true)] {
+        let mut files: Vec<_> = std::fs::read_dir(tests.join(folder))?
+            .flatten()
+            .map(|e| e.path())
+            .collect();
+        files.sort();
+        for file in files
+            .iter()
+            .filter(|f| f.extension().is_some_and(|e| e == "yaml"))
+        {
+            let text = std::fs::read_to_string(file)?;
+            let output = lab.try_apply(&text).await?;
+            assert_eq!(
+                output.success,
+                wanted,
+                "{}:\n{}{}",
+                file.display(),
+                output.stdout,
+                output.stderr
+            );
+            for line in text.lines().filter_map(|l| l.strip_prefix("# refused: ")) {
+                assert!(
+                    output.stderr.contains(line),
+                    "{}: `{line}` is not in\n{}",
+                    file.display(),
+                    output.stderr
+                );
+            }
+            count += 1;
+        }
+    }
+    println!("{count} objects judged");
+    assert!(
+        count >= 20,
+        "only {count} objects: are the files where this test looks?"
+    );
+    // A misspelt field is named.
+    let output = lab.try_apply("{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: typo}, spec: {drivr: {enabled: true}}}").await?;
+    assert!(
+        !output.success && output.stderr.contains("drivr"),
+        "{}",
+        output.stderr
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_policy_stored_before_a_rule_existed_stops_nothing_else() -> anyhow::Result<()> {
+    let lab = ready("old-policy", nodes::gpu_nodes(1)).await?;
+    let before = daemonsets(&lab).await?;
+    // The rules as they were: none.
+    let crd = "clusterpolicies.nvidia.com";
+    let original = lab.kubectl_ok(&["get", "crd", crd, "-o", "json"]).await?;
+    let mut loose: Value = serde_json::from_str(&original)?;
+    drop_rules(&mut loose);
+    if let Some(meta) = loose.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.remove("resourceVersion");
+        meta.remove("managedFields");
+    }
+    let file = lab.dir().join("loose-crd.json");
+    std::fs::write(&file, loose.to_string())?;
+    lab.kubectl_ok(&["replace", "-f", file.to_str().unwrap_or_default()])
+        .await?;
+    lab.wait_for("the loose schema is in force", MINUTE, || async {
+        let bad = json!({"devicePlugin": {"config": {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 0}]}}}}, "dcgm": {"exporter": {"serviceMonitor": {"interval": "10s"}}}});
+        edit(&lab, bad).await.map_err(|e| e.to_string())
+    })
+    .await?;
+    let bad = policy_until(&lab, USER_POLICY, "the bad part is named", MINUTE, |p| {
+        condition(p, "DevicePluginReady").1 == "InvalidSpec"
+    })
+    .await?;
+    println!("{}", explain(&bad));
+    assert!(
+        condition(&bad, "DevicePluginReady").2.contains("replicas"),
+        "{}",
+        explain(&bad)
+    );
+    assert_eq!(
+        condition(&bad, "DriverReady").0,
+        "True",
+        "{}",
+        explain(&bad)
+    );
+    let after = daemonsets(&lab).await?;
+    let spec =
+        |sets: &std::collections::BTreeMap<String, k8s_openapi::api::apps::v1::DaemonSet>| {
+            sets.get("nvidia-device-plugin-daemonset")
+                .and_then(|d| d.metadata.generation)
+        };
+    assert_eq!(
+        spec(&before),
+        spec(&after),
+        "the last good device plugin was changed"
+    );
+    edit(&lab, json!({"devicePlugin": {"config": {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}}})).await?;
+    policy_ready(&lab, USER_POLICY, MINUTE).await?;
+    Ok(())
+}
+
+fn drop_rules(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.remove("x-kubernetes-validations");
+            map.values_mut().for_each(drop_rules);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_rules),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_config_map_or_key_is_named_and_the_last_good_state_stays() -> anyhow::Result<()>
+{
+    let lab = ready("config-map", nodes::gpu_nodes(1)).await?;
+    let node = first_node();
+    edit(&lab, json!({"devicePlugin": {"config": {"sharing": null, "name": "plugin-configs", "default": "few"}}})).await?;
+    let missing = policy_until(&lab, USER_POLICY, "the ConfigMap is missed", MINUTE, |p| {
+        condition(p, "DevicePluginReady").1 == "ConfigMapNotFound"
+    })
+    .await?;
+    assert!(
+        condition(&missing, "DevicePluginReady")
+            .2
+            .contains("plugin-configs"),
+        "{}",
+        explain(&missing)
+    );
+    assert_eq!(
+        allocatable(&lab, &node)
+            .await?
+            .get("nvidia.com/gpu")
+            .map(String::as_str),
+        Some("32"),
+        "the last good state was lost"
+    );
+    // It appears, with other keys.
+    let config = |replicas: u32| {
+        format!(
+            "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: {replicas}\n"
+        )
+    };
+    let map = |key: &str, text: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plugin-configs", "namespace": NAMESPACE}, "data": {key: text}}).to_string()
+    };
+    lab.apply(&map("many", &config(10))).await?;
+    let key = policy_until(&lab, USER_POLICY, "the key is missed", MINUTE, |p| {
+        condition(p, "DevicePluginReady").1 == "ConfigKeyNotFound"
+    })
+    .await?;
+    assert!(
+        condition(&key, "DevicePluginReady").2.contains("many"),
+        "{}",
+        explain(&key)
+    );
+    // With the key, but a misspelt field.
+    lab.apply(&map(
+        "few",
+        "version: v1\nsharing:\n  timeSlicing:\n    resorces: []\n",
+    ))
+    .await?;
+    let typo = policy_until(&lab, USER_POLICY, "the typo is named", MINUTE, |p| {
+        condition(p, "DevicePluginReady").1 == "ConfigInvalid"
+    })
+    .await?;
+    assert!(
+        condition(&typo, "DevicePluginReady").2.contains("resorces"),
+        "{}",
+        explain(&typo)
+    );
+    // Then right, and edited: the plugin follows by itself.
+    for replicas in [2u32, 3] {
+        lab.apply(&map("few", &config(replicas))).await?;
+        let want = (8 * replicas).to_string();
+        lab.wait_for(&format!("{want} shares"), MINUTE, || async {
+            let list = allocatable(&lab, &node).await.map_err(|e| e.to_string())?;
+            if list.get("nvidia.com/gpu") == Some(&want) {
+                Ok(())
+            } else {
+                Err(format!("{list:?}"))
+            }
+        })
+        .await?;
+    }
+    policy_ready(&lab, USER_POLICY, MINUTE).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_pulled_is_named() -> anyhow::Result<()> {
+    let lab = installed("pull", nodes::gpu_nodes(2), &[]).await?;
+    let node = first_node();
+    lab.kubectl_ok(&[
+        "annotate",
+        "node",
+        &node,
+        "sim.tessera.dev/nvidia-dcgm-exporter=fail-pull",
+    ])
+    .await?;
+    lab.apply_file(&input("cluster-policy.yaml")).await?;
+    let told = policy_until(&lab, USER_POLICY, "the image is named", MINUTE, |p| {
+        condition(p, "ExporterReady").1 == "ImagePullFailed"
+    })
+    .await?;
+    let message = condition(&told, "ExporterReady").2;
+    println!("{}", explain(&told));
+    assert!(
+        message.contains(&node) && message.contains("dcgm-exporter"),
+        "{message}"
+    );
+    policy_until(&lab, USER_POLICY, "the others are ready", MINUTE, |p| {
+        condition(p, "DriverReady").0 == "True" && condition(p, "DevicePluginReady").0 == "True"
+    })
+    .await?;
+    lab.kubectl_ok(&[
+        "annotate",
+        "node",
+        &node,
+        "sim.tessera.dev/nvidia-dcgm-exporter-",
+    ])
+    .await?;
+    let pods: Api<Pod> = Api::namespaced(lab.client(), NAMESPACE);
+    pods.delete_collection(
+        &kube::api::DeleteParams::default(),
+        &ListParams::default().labels("app=nvidia-dcgm-exporter"),
+    )
+    .await?;
+    policy_ready(&lab, USER_POLICY, MINUTE).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn garbage_from_an_exporter_is_never_a_fault_of_a_card() -> anyhow::Result<()> {
+    let lab = ready("garbage", nodes::gpu_nodes(2)).await?;
+    lab.kubectl_ok(&[
+        "apply",
+        "-n",
+        NAMESPACE,
+        "-f",
+        input("sre-agent.yaml").to_str().unwrap_or_default(),
+    ])
+    .await?;
+    let agents: Api<SREAgent> = Api::namespaced(lab.client(), NAMESPACE);
+    let healthy = |want: &'static str| {
+        let agents = agents.clone();
+        move || {
+            let agents = agents.clone();
+            async move {
+                let agent = agents
+                    .get("gpu-monitor-agent")
+                    .await
+                    .map_err(|e| e.to_string())?;
+                let status = agent.status.unwrap_or_default();
+                let telemetry = status
+                    .conditions
+                    .iter()
+                    .find(|c| c.type_ == "TelemetryHealthy")
+                    .cloned();
+                match telemetry {
+                    Some(c) if c.status == want => Ok(c.message),
+                    other => Err(format!("{other:?}")),
+                }
+            }
+        }
+    };
+    lab.wait_for("telemetry is healthy", MINUTE * 2, healthy("True"))
+        .await?;
+    let node = first_node();
+    for garbage in ["truncated", "huge", "binary", "http-500"] {
+        lab.kubectl_ok(&[
+            "annotate",
+            "node",
+            "--overwrite",
+            &node,
+            &format!("sim.tessera.dev/metrics={garbage}"),
+        ])
+        .await?;
+        let message = lab
+            .wait_for(
+                &format!("{garbage}: telemetry is not healthy"),
+                MINUTE * 2,
+                healthy("False"),
+            )
+            .await?;
+        println!("{garbage}: {message}");
+        assert!(message.contains(&node), "{garbage}: {message}");
+        let cordoned = Api::<Node>::all(lab.client())
+            .get(&node)
+            .await?
+            .spec
+            .and_then(|s| s.unschedulable);
+        assert_ne!(
+            cordoned,
+            Some(true),
+            "{garbage} was taken for a fault of the node"
+        );
+        lab.kubectl_ok(&["annotate", "node", &node, "sim.tessera.dev/metrics-"])
+            .await?;
+        lab.wait_for(
+            &format!("after {garbage}: telemetry is healthy again"),
+            MINUTE * 2,
+            healthy("True"),
+        )
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Values to the base ClusterPolicy.
+
+use crate::helm::{COMPONENTS, find, policy, render, values_gpu, yaml};
+use serde_json::json;
+
+#[test]
+fn the_users_values_make_the_base_policy() {
+    let want = yaml(
+        "
+driver:
+  enabled: true
+  repository: nvcr.io/nvidia
+  image: nvidia-driver
+  version: 535.104.05
+  upgradePolicy: {autoUpgrade: true}
+toolkit: {enabled: true}
+cdi: {enabled: true}
+devicePlugin:
+  enabled: true
+  config: {sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}}
+mig: {strategy: single}
+migManager: {enabled: false}
+dcgm: {enabled: true}
+dcgmExporter: {enabled: true, serviceMonitor: {enabled: true}}
+nodeStatusExporter: {enabled: false}
+",
+    );
+    assert_eq!(policy(&values_gpu()), want);
+    let objects = render("gpu-operator", &values_gpu());
+    let base = find(&objects, "ClusterPolicy", "cluster-policy").unwrap();
+    assert_eq!(
+        base["metadata"]["labels"]["aiops.local/policy-role"],
+        "base"
+    );
+    assert!(
+        base["metadata"]["annotations"]
+            .get("helm.sh/hook")
+            .is_none(),
+        "helm must own the base policy as a normal object"
+    );
+}
+
+#[test]
+fn without_values_nothing_is_asked_for_that_the_controllers_do_not_do_anyway() {
+    let want = yaml(
+        "{driver: {upgradePolicy: {autoUpgrade: true}}, mig: {strategy: single}, dcgm: {enabled: false}, nodeStatusExporter: {enabled: false}}",
+    );
+    assert_eq!(policy(""), want);
+}
+
+#[test]
+fn upgrade_policy_is_a_word_or_an_object() {
+    let upgrade = |values: &str| policy(values)["driver"]["upgradePolicy"].clone();
+    assert_eq!(
+        upgrade("driver: {upgradePolicy: manual}"),
+        json!({"autoUpgrade": false})
+    );
+    assert_eq!(
+        upgrade("driver: {upgradePolicy: rolling}"),
+        json!({"autoUpgrade": true})
+    );
+    let object = "driver: {upgradePolicy: {maxParallelUpgrades: 2, maxUnavailable: 50%, gpuPodDeletion: {force: true}}}";
+    let want = json!({"autoUpgrade": true, "maxParallelUpgrades": 2, "maxUnavailable": "50%", "podDeletion": {"force": true}});
+    assert_eq!(upgrade(object), want);
+}
+
+#[test]
+fn short_names_reach_their_parts() {
+    let got = policy(
+        "
+containerRuntime: {enabled: false, cdi: {enabled: false}}
+devicePlugin:
+  sharing: {mps: {enabled: true, replicas: 3, renameByDefault: true}, timeSlicing: {enabled: false, replicas: 9}}
+  migManager: {enabled: true, config: {name: layouts}}
+dcgm: {exporter: {version: 4.6.0, serviceMonitor: {interval: 15s}}}
+gfd: {enabled: false}
+nodeSelector: {gpu: 'true', example.com/pool: ''}
+",
+    );
+    assert_eq!(got["toolkit"], json!({"enabled": false}));
+    assert_eq!(got["cdi"], json!({"enabled": false}));
+    let mps =
+        json!({"renameByDefault": true, "resources": [{"name": "nvidia.com/gpu", "replicas": 3}]});
+    assert_eq!(
+        got["devicePlugin"],
+        json!({"config": {"sharing": {"mps": mps}}})
+    );
+    assert_eq!(
+        got["migManager"],
+        json!({"enabled": true, "config": {"name": "layouts"}})
+    );
+    assert_eq!(
+        got["dcgmExporter"],
+        json!({"version": "4.6.0", "serviceMonitor": {"interval": "15s"}})
+    );
+    assert_eq!(got["gfd"], json!({"enabled": false}));
+    assert_eq!(
+        got["nodeSelector"],
+        json!({"gpu": "true", "example.com/pool": ""})
+    );
+}
+
+#[test]
+fn validator_enabled_is_the_webhook_and_the_rest_the_operand() {
+    let got = policy(
+        "validator: {enabled: true, version: v26.7.0, env: [{name: WITH_WORKLOAD, value: 'true'}], plugin: {env: [{name: A, value: ''}]}}",
+    );
+    let want = json!({"version": "v26.7.0", "env": [{"name": "WITH_WORKLOAD", "value": "true"}], "plugin": {"env": [{"name": "A", "value": ""}]}});
+    assert_eq!(got["validator"], want);
+}
+
+/// As NVIDIA's chart (v26.7) writes its defaults, with its empty keys; and what users of it set most.
+const NVIDIA_VALUES: &str = "
+platform: {openshift: false}
+nfd: {enabled: false}
+psa: {enabled: false}
+cdi: {enabled: true, nriPluginEnabled: false}
+sandboxWorkloads: {enabled: false, defaultWorkload: container}
+hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}
+daemonsets:
+  labels: {}
+  annotations: {}
+  priorityClassName: system-node-critical
+  tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+  updateStrategy: RollingUpdate
+  rollingUpdate: {maxUnavailable: '1'}
+operator:
+  repository: nvcr.io/nvidia
+  image: gpu-operator
+  runtimeClass: nvidia
+  logging: {timeEncoding: epoch, level: debug, develMode: false}
+  tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Equal, value: '', effect: NoSchedule}]
+  resources: {limits: {cpu: 500m, memory: 350Mi}}
+mig: {strategy: mixed}
+driver:
+  enabled: true
+  nvidiaDriverCRD: {enabled: false, deployDefaultCR: true, driverType: gpu, nodeSelector: {}}
+  kernelModuleType: auto
+  usePrecompiled: false
+  repository: nvcr.io/nvidia
+  image: driver
+  version: 595.91.07
+  imagePullSecrets: []
+  startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}
+  rdma: {enabled: false, useHostMofed: false}
+  upgradePolicy: {autoUpgrade: true, maxParallelUpgrades: 1, maxUnavailable: 25%, waitForCompletion: {timeoutSeconds: 0, podSelector: ''}}
+  manager: {image: k8s-driver-manager, repository: nvcr.io/nvidia/cloud-native, version: v0.12.0, env: []}
+  env: []
+  resources:
+  repoConfig: {configMapName: ''}
+toolkit: {enabled: true, env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}], installDir: /usr/local/nvidia}
+devicePlugin:
+  enabled: true
+  args: []
+  config: {create: true, name: time-slicing, default: any, data: {any: 'version: v1'}}
+dcgm: {enabled: false}
+dcgmExporter: {enabled: true, serviceMonitor: {enabled: true, interval: 15s, additionalLabels: {release: prometheus}, relabelings: []}}
+gfd: {enabled: true}
+migManager: {enabled: true, config: {default: all-disabled, create: false, name: '', data: {}}}
+nodeStatusExporter: {enabled: false}
+gpuCluster: {enabled: false}
+";
+
+#[test]
+fn values_of_nvidias_chart_pass_through() {
+    let objects = render("gpu-operator", NVIDIA_VALUES);
+    let got = find(&objects, "ClusterPolicy", "cluster-policy").unwrap()["spec"].clone();
+    assert_eq!(got["driver"]["manager"]["version"], "v0.12.0");
+    assert_eq!(got["driver"]["upgradePolicy"]["maxUnavailable"], "25%");
+    assert_eq!(got["driver"].get("nvidiaDriverCRD"), None);
+    assert_eq!(
+        got["driver"].get("resources"),
+        None,
+        "an empty key must not become a null"
+    );
+    assert_eq!(
+        got["daemonsets"]["rollingUpdate"],
+        json!({"maxUnavailable": "1"})
+    );
+    assert_eq!(got["daemonsets"].get("labels"), None);
+    assert_eq!(got["operator"], json!({"runtimeClass": "nvidia"}));
+    assert_eq!(got["mig"], json!({"strategy": "mixed"}));
+    assert_eq!(got["toolkit"]["env"][0]["name"], "CONTAINERD_SOCKET");
+    assert_eq!(
+        got["devicePlugin"]["config"],
+        json!({"name": "time-slicing", "default": "any"})
+    );
+    assert_eq!(got["psa"], json!({"enabled": false}));
+    let config =
+        find(&objects, "ConfigMap", "time-slicing").expect("config.create makes the ConfigMap");
+    assert_eq!(config["data"], json!({"any": "version: v1"}));
+}
+
+#[test]
+fn a_component_left_out_has_its_operands_off_and_every_subset_renders() {
+    let operands: [&[&str]; 4] = [
+        &["driver", "toolkit"],
+        &["devicePlugin", "gfd", "migManager"],
+        &["dcgm", "dcgmExporter", "nodeStatusExporter"],
+        &[],
+    ];
+    for subset in 0..16_u32 {
+        let installed = |index: usize| subset & (1 << index) != 0;
+        let mut values = values_gpu();
+        for (index, (key, _)) in COMPONENTS.iter().enumerate() {
+            values.push_str(&format!("{key}: {{enabled: {}}}\n", installed(index)));
+        }
+        let objects = render("gpu-operator", &values);
+        let spec = &find(&objects, "ClusterPolicy", "cluster-policy").unwrap()["spec"];
+        for (index, (key, chart)) in COMPONENTS.iter().enumerate() {
+            assert_eq!(
+                find(&objects, "Deployment", chart).is_some(),
+                installed(index),
+                "{key} in subset {subset:04b}"
+            );
+            assert_eq!(
+                find(&objects, "ServiceAccount", chart).is_some(),
+                installed(index),
+                "{key} in subset {subset:04b}"
+            );
+            for operand in operands[index].iter().filter(|_| !installed(index)) {
+                assert_eq!(spec[*operand]["enabled"], false, "{operand} without {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_base_policy_can_be_left_out() {
+    let objects = render("gpu-operator", "clusterPolicy: {enabled: false}");
+    assert!(
+        objects
+            .iter()
+            .all(|object| object["kind"] != "ClusterPolicy")
+    );
+}
