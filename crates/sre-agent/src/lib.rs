@@ -1,1 +1,10 @@
-//! 
+pub mod dcgm;
+pub mod decide;
+pub mod exposition;
+pub mod memory;
+pub mod policy;
+pub mod report;
+pub mod signals;
+pub mod signature;
+pub mod snapshot;
+pub mod xid;
