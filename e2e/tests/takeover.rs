@@ -198,9 +198,14 @@ async fn each_controller_works_alone_and_the_summary_names_what_is_missing() -> 
         "the node is labelled although the driver-controller is not there",
         MINUTE,
         || async {
-            let list = Api::<Node>::all(lab.client())
-                .list(&ListParams::default().labels("nvidia.com/gpu.deploy.device-plugin=true"));
-            let labelled = list.await.map_err(|e| e.to_string())?.items.len();
+            let api = Api::<Node>::all(lab.client());
+            let selector = ListParams::default().labels("nvidia.com/gpu.deploy.device-plugin=true");
+            let labelled = api
+                .list(&selector)
+                .await
+                .map_err(|e| e.to_string())?
+                .items
+                .len();
             if labelled == 1 {
                 Ok(())
             } else {
