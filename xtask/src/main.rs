@@ -1,6 +1,10 @@
 //! The project's commands: `cargo xtask up`, `down`, ... One module a command; see `cargo xtask help`.
 
+mod check;
 mod down;
+mod generate;
+mod test;
+mod tools;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -19,12 +23,21 @@ enum Command {
     Up(up::Args),
     /// Stop what `up --keep` (or a killed `up`) left running.
     Down(down::Args),
+    /// Run every test: pure ones, charts, and scenarios on a real control plane.
+    Test(test::Args),
+    /// Write generated files: CRDs, RBAC, chart schemas, deploy/, references.
+    Generate(generate::Args),
+    /// Fail when a generated file is out of date.
+    Check(check::Args),
 }
 
 fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Up(args) => up::run(args),
         Command::Down(args) => down::run(args),
+        Command::Test(args) => test::run(&args),
+        Command::Generate(args) => generate::run(&args),
+        Command::Check(args) => check::run(&args),
     };
     match result {
         Ok(code) => code,

@@ -6,7 +6,7 @@ the inputs are translated (docs/decisions/chart-values.md has the table). Nothin
 {{- $values := deepCopy .Values -}}
 {{- $spec := dict -}}
 {{- range $key := include "gpu-operator.policyParts" . | fromYamlArray }}
-{{- if hasKey $values $key }}{{ $_ := set $spec $key (index $values $key | default dict) }}{{ end }}
+{{- $_ := set $spec $key (get $values $key | default dict) }}
 {{- end }}
 {{- $_ := set $spec "operator" (pick $values.operator "runtimeClass" "defaultRuntime" "labels" "annotations" "initContainer" "use_ocp_driver_toolkit" "metrics") -}}
 {{- $_ := set $spec "validator" (omit ($values.validator | default dict) "enabled") -}}
@@ -95,7 +95,7 @@ the inputs are translated (docs/decisions/chart-values.md has the table). Nothin
 {{- define "gpu-operator.dropConfigData" -}}
 {{- $part := . -}}
 {{- range $key := list "config" "gpuClientsConfig" }}
-{{- if hasKey $part $key }}{{ $_ := set $part $key (omit (index $part $key) "create" "data") }}{{ end }}
+{{- if hasKey $part $key }}{{ $_ := set $part $key (omit (index $part $key | default dict) "create" "data") }}{{ end }}
 {{- end }}
 {{- end }}
 
@@ -127,7 +127,7 @@ the inputs are translated (docs/decisions/chart-values.md has the table). Nothin
 {{- end }}
 {{- end }}
 
-{{/* The map without nulls, empty maps and empty lists at any depth, and without empty repository, image and version. As YAML. */}}
+{{/* The map without nulls, empty maps and empty lists at any depth, and without empty names, images and words. As YAML. */}}
 {{- define "gpu-operator.withoutEmpty" -}}
 {{- $kept := dict -}}
 {{- range $key, $value := . }}
@@ -135,7 +135,7 @@ the inputs are translated (docs/decisions/chart-values.md has the table). Nothin
 {{- $value = include "gpu-operator.withoutEmpty" $value | fromYaml }}
 {{- end }}
 {{- $nothing := or (kindIs "invalid" $value) (and (or (kindIs "map" $value) (kindIs "slice" $value)) (empty $value)) }}
-{{- $blank := and (has $key (list "repository" "image" "version" "runtimeClass" "strategy")) (eq (toString $value) "") }}
+{{- $blank := and (has $key (list "repository" "image" "version" "runtimeClass" "strategy" "name" "configMapName" "secretName")) (eq (toString $value) "") }}
 {{- if not (or $nothing $blank) }}{{ $_ := set $kept $key $value }}{{ end }}
 {{- end }}
 {{- toYaml $kept -}}

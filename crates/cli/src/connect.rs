@@ -36,9 +36,14 @@ impl Args {
     }
 
     async fn config(&self) -> anyhow::Result<Config> {
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
         Ok(match &self.kubeconfig {
-            Some(path) => Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
+            Some(path) => {
+                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?
+            }
             None if self.context.is_some() => Config::from_kubeconfig(&options).await?,
             None => Config::infer().await?,
         })

@@ -40,9 +40,14 @@ pub enum Command {
 pub fn definitions() -> anyhow::Result<Vec<(&'static str, CustomResourceDefinition)>> {
     let finish = |(file, mut crd): (&'static str, CustomResourceDefinition)| {
         let spec = serde_json::to_vec(&crd.spec)?;
-        let hash = Sha256::digest(&spec).iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hash = Sha256::digest(&spec)
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>();
         crd.annotations_mut().insert(SCHEMA_HASH.to_owned(), hash);
-        crd.labels_mut().insert("app.kubernetes.io/part-of".to_owned(), "tessera".to_owned());
+        crd.labels_mut()
+            .insert("app.kubernetes.io/part-of".to_owned(), "tessera".to_owned());
         Ok((file, crd))
     };
     tessera_api::crds().into_iter().map(finish).collect()
@@ -76,18 +81,32 @@ async fn apply(client: kube::Client) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client);
     for (_, crd) in definitions()? {
         let name = crd.name_any();
-        let live = api.get_opt(&name).await.with_context(|| format!("CustomResourceDefinition {name} cannot be read"))?;
+        let live = api
+            .get_opt(&name)
+            .await
+            .with_context(|| format!("CustomResourceDefinition {name} cannot be read"))?;
         let hash = |crd: &CustomResourceDefinition| crd.annotations().get(SCHEMA_HASH).cloned();
         if live.as_ref().and_then(hash) == hash(&crd) {
             println!("{name} is up to date");
             continue;
         }
         // Whoever created it (helm, kubectl), its schema is ours to say.
-        api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&crd))
-            .await
-            .with_context(|| format!("CustomResourceDefinition {name} was refused"))?;
+        api.patch(
+            &name,
+            &PatchParams::apply(MANAGER).force(),
+            &Patch::Apply(&crd),
+        )
+        .await
+        .with_context(|| format!("CustomResourceDefinition {name} was refused"))?;
         until_established(&api, &name).await?;
-        println!("{name} {}", if live.is_some() { "brought up to date" } else { "created" });
+        println!(
+            "{name} {}",
+            if live.is_some() {
+                "brought up to date"
+            } else {
+                "created"
+            }
+        );
     }
     Ok(())
 }
@@ -95,12 +114,17 @@ async fn apply(client: kube::Client) -> anyhow::Result<()> {
 async fn until_established(api: &Api<CustomResourceDefinition>, name: &str) -> anyhow::Result<()> {
     let deadline = Instant::now() + ESTABLISHED;
     loop {
-        let live = api.get(name).await.with_context(|| format!("CustomResourceDefinition {name} cannot be read"))?;
+        let live = api
+            .get(name)
+            .await
+            .with_context(|| format!("CustomResourceDefinition {name} cannot be read"))?;
         if conditions::is_crd_established().matches_object(Some(&live)) {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            bail!("{name} is not served after {ESTABLISHED:?}: look at `kubectl describe crd {name}`");
+            bail!(
+                "{name} is not served after {ESTABLISHED:?}: look at `kubectl describe crd {name}`"
+            );
         }
         tokio::time::sleep(POLL).await;
     }

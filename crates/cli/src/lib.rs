@@ -1,6 +1,9 @@
 //! The commands of `kubectl-tessera`, and the rights that its hooks need.
 
-#![allow(clippy::print_stdout, reason = "a command line program talks to its caller")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a command line program talks to its caller"
+)]
 
 pub mod connect;
 pub mod crds;

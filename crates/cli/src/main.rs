@@ -2,7 +2,11 @@
 //!
 //! Installed on the PATH it is the kubectl plug-in `kubectl tessera`.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks to its caller")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line program talks to its caller"
+)]
 
 use std::process::ExitCode;
 

@@ -17,15 +17,36 @@ pub fn uninstall() -> Rights {
         .cluster(rule("", &["pods"], &["list"]))
         .cluster(rule("", &["serviceaccounts"], &["list", "delete"]))
         .cluster(rule("apps", &["deployments"], &["list", "delete"]))
-        .cluster(rule("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"], &["list", "delete"]))
-        .cluster(rule("node.k8s.io", &["runtimeclasses"], &["list", "delete"]))
-        .cluster(rule("aiops.local", &["nodeoperations"], &["list", "delete"]))
+        .cluster(rule(
+            "rbac.authorization.k8s.io",
+            &["clusterrolebindings", "rolebindings"],
+            &["list", "delete"],
+        ))
+        .cluster(rule(
+            "node.k8s.io",
+            &["runtimeclasses"],
+            &["list", "delete"],
+        ))
+        .cluster(rule(
+            "aiops.local",
+            &["nodeoperations"],
+            &["list", "delete"],
+        ))
         .cluster(rule("aiops.local", &["sreagents"], &["list", "patch"]))
         .namespaced(rule("apps", &["deployments/scale"], &["patch"]))
         .namespaced(rule("apps", &["daemonsets"], &["list", "delete"]))
         .namespaced(rule("", &["configmaps", "services"], &["list", "delete"]))
-        .namespaced(rule(MONITORING, &["prometheusrules", "servicemonitors"], &["list", "delete"]))
-        .namespaced(named_rule("coordination.k8s.io", &["leases"], &CONTROLLERS, &["delete"]))
+        .namespaced(rule(
+            MONITORING,
+            &["prometheusrules", "servicemonitors"],
+            &["list", "delete"],
+        ))
+        .namespaced(named_rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &CONTROLLERS,
+            &["delete"],
+        ))
 }
 
 /// Rights of the hook that runs `kubectl-tessera crds apply`: our own definitions only. `create` cannot be limited by name.

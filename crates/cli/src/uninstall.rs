@@ -18,10 +18,19 @@ use tessera_api::names::controller;
 pub use nodes::{NodeCleanup, Owners};
 
 /// All controllers whose work can be taken away.
-pub const CONTROLLERS: [&str; 4] = [controller::DRIVER, controller::DEVICE_PLUGIN, controller::DCGM_MONITOR, controller::SREAGENT];
+pub const CONTROLLERS: [&str; 4] = [
+    controller::DRIVER,
+    controller::DEVICE_PLUGIN,
+    controller::DCGM_MONITOR,
+    controller::SREAGENT,
+];
 
 /// The controllers that share the GPU nodes' labels.
-const GPU_CONTROLLERS: [&str; 3] = [controller::DRIVER, controller::DEVICE_PLUGIN, controller::DCGM_MONITOR];
+const GPU_CONTROLLERS: [&str; 3] = [
+    controller::DRIVER,
+    controller::DEVICE_PLUGIN,
+    controller::DCGM_MONITOR,
+];
 
 /// Time between two looks at something that is going away.
 const POLL: Duration = Duration::from_millis(300);
@@ -55,11 +64,18 @@ impl Run {
 
     /// Label selector of everything that the chosen controllers made.
     fn selector(&self) -> String {
-        format!("app.kubernetes.io/part-of=tessera,app.kubernetes.io/managed-by in ({})", self.controllers.join(","))
+        format!(
+            "app.kubernetes.io/part-of=tessera,app.kubernetes.io/managed-by in ({})",
+            self.controllers.join(",")
+        )
     }
 
     /// Waits until `remaining` gives nothing, and says what is still there when time is up.
-    async fn until_gone<F>(&self, what: &str, mut remaining: impl FnMut() -> F) -> anyhow::Result<()>
+    async fn until_gone<F>(
+        &self,
+        what: &str,
+        mut remaining: impl FnMut() -> F,
+    ) -> anyhow::Result<()>
     where
         F: Future<Output = anyhow::Result<Vec<String>>>,
     {
@@ -69,7 +85,10 @@ impl Run {
                 return Ok(());
             }
             if Instant::now() >= self.deadline {
-                bail!("{what} did not go in time: {}; look at them, then run this again", few(&left));
+                bail!(
+                    "{what} did not go in time: {}; look at them, then run this again",
+                    few(&left)
+                );
             }
             tokio::time::sleep(POLL).await;
         }
@@ -90,9 +109,17 @@ pub(crate) fn few(names: &[String]) -> String {
 /// # Errors
 /// Something could not be taken away; the message says what and what to do.
 pub async fn run(client: Client, args: &Args) -> anyhow::Result<()> {
-    let controllers =
-        if args.controllers.is_empty() { CONTROLLERS.map(str::to_owned).to_vec() } else { args.controllers.clone() };
-    let run = Run { client, namespace: args.namespace.clone(), controllers, deadline: Instant::now() + args.timeout };
+    let controllers = if args.controllers.is_empty() {
+        CONTROLLERS.map(str::to_owned).to_vec()
+    } else {
+        args.controllers.clone()
+    };
+    let run = Run {
+        client,
+        namespace: args.namespace.clone(),
+        controllers,
+        deadline: Instant::now() + args.timeout,
+    };
     // A controller that still ran would repair what is taken away.
     controllers::stop(&run).await?;
     if run.has(controller::SREAGENT) {
@@ -102,6 +129,10 @@ pub async fn run(client: Client, args: &Args) -> anyhow::Result<()> {
     let owners = Owners::new(&run.controllers, controllers::others_run(&run).await?);
     nodes::clean(&run, &owners).await?;
     nodes::remove_operations(&run, &owners).await?;
-    println!("done: nothing of {} is left in namespace {} or on the nodes", run.controllers.join(", "), run.namespace);
+    println!(
+        "done: nothing of {} is left in namespace {} or on the nodes",
+        run.controllers.join(", "),
+        run.namespace
+    );
     Ok(())
 }

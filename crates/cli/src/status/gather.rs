@@ -20,10 +20,16 @@ use crate::uninstall::CONTROLLERS;
 /// A list was refused, or the cluster does not know ClusterPolicy.
 pub async fn gather(client: Client, namespace: &str) -> anyhow::Result<Overview> {
     let Some(policies) = list::<ClusterPolicy>(Api::all(client.clone()), "").await? else {
-        bail!("Tessera is not installed here: the cluster does not know ClusterPolicy (helm install gpu-operator charts/gpu-operator -n gpu-operator --create-namespace)");
+        bail!(
+            "Tessera is not installed here: the cluster does not know ClusterPolicy (helm install gpu-operator charts/gpu-operator -n gpu-operator --create-namespace)"
+        );
     };
     let (deployments, daemonsets, nodes, operations, agents) = futures::try_join!(
-        namespaced::<Deployment>(&client, namespace, "app.kubernetes.io/part-of=tessera,app.kubernetes.io/component=controller"),
+        namespaced::<Deployment>(
+            &client,
+            namespace,
+            "app.kubernetes.io/part-of=tessera,app.kubernetes.io/component=controller"
+        ),
         namespaced::<DaemonSet>(&client, namespace, "app.kubernetes.io/part-of=tessera"),
         list::<Node>(Api::all(client.clone()), "nvidia.com/gpu.present=true"),
         list::<NodeOperation>(Api::all(client.clone()), ""),
@@ -35,17 +41,31 @@ pub async fn gather(client: Client, namespace: &str) -> anyhow::Result<Overview>
     Ok(Overview {
         namespace: namespace.to_owned(),
         policies,
-        controllers: CONTROLLERS.iter().map(|name| controller(name, &deployments)).collect(),
+        controllers: CONTROLLERS
+            .iter()
+            .map(|name| controller(name, &deployments))
+            .collect(),
         operands: daemonsets.unwrap_or_default().iter().map(operand).collect(),
         nodes: count(&nodes.unwrap_or_default()),
-        operations: operations.unwrap_or_default().iter().filter_map(operation).collect(),
+        operations: operations
+            .unwrap_or_default()
+            .iter()
+            .filter_map(operation)
+            .collect(),
         agents: agents.unwrap_or_default().iter().map(agent).collect(),
     })
 }
 
-async fn namespaced<K>(client: &Client, namespace: &str, selector: &str) -> anyhow::Result<Option<Vec<K>>>
+async fn namespaced<K>(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+) -> anyhow::Result<Option<Vec<K>>>
 where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
 {
     list(Api::namespaced(client.clone(), namespace), selector).await
 }
@@ -65,41 +85,72 @@ where
 fn policy(policy: &ClusterPolicy) -> Policy {
     let status = policy.status.clone().unwrap_or_default();
     let generation = policy.metadata.generation;
-    let condition = |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| Condition {
-        kind: condition.type_.clone(),
-        status: condition.status.clone(),
-        reason: condition.reason.clone(),
-        message: condition.message.clone(),
-        current: condition.observed_generation == generation,
-    };
+    let condition =
+        |condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| Condition {
+            kind: condition.type_.clone(),
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            current: condition.observed_generation == generation,
+        };
     Policy {
         name: policy.name_any(),
         base: policy.is_base(),
-        state: status.state.map(|state| state.as_str().to_owned()).unwrap_or_default(),
+        state: status
+            .state
+            .map(|state| state.as_str().to_owned())
+            .unwrap_or_default(),
         conditions: status.conditions.iter().map(condition).collect(),
         exceptions: exceptions(&status),
     }
 }
 
 fn exceptions(status: &ClusterPolicyStatus) -> Vec<String> {
-    let parts = [("driver", &status.driver), ("plugin", &status.device_plugin), ("monitoring", &status.dcgm)];
-    let all = parts.into_iter().flat_map(|(name, part)| part.iter().flat_map(move |part| part.exceptions.iter().map(move |e| (name, e))));
+    let parts = [
+        ("driver", &status.driver),
+        ("plugin", &status.device_plugin),
+        ("monitoring", &status.dcgm),
+    ];
+    let all = parts.into_iter().flat_map(|(name, part)| {
+        part.iter()
+            .flat_map(move |part| part.exceptions.iter().map(move |e| (name, e)))
+    });
     all.map(|(name, exception)| {
-        let more = usize::try_from(exception.count).unwrap_or_default().saturating_sub(exception.nodes.len());
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let message = exception.message.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
-        format!("{name}: {} on {}{rest}{message}", exception.reason, exception.nodes.join(", "))
+        let more = usize::try_from(exception.count)
+            .unwrap_or_default()
+            .saturating_sub(exception.nodes.len());
+        let rest = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let message = exception
+            .message
+            .as_ref()
+            .map(|text| format!(": {text}"))
+            .unwrap_or_default();
+        format!(
+            "{name}: {} on {}{rest}{message}",
+            exception.reason,
+            exception.nodes.join(", ")
+        )
     })
     .collect()
 }
 
 fn controller(name: &str, deployments: &[Deployment]) -> Controller {
-    let found = deployments.iter().find(|deployment| deployment.name_any() == name);
+    let found = deployments
+        .iter()
+        .find(|deployment| deployment.name_any() == name);
     Controller {
         name: name.to_owned(),
         installed: found.is_some(),
-        replicas: found.and_then(|d| d.spec.as_ref()?.replicas).unwrap_or_default(),
-        ready: found.and_then(|d| d.status.as_ref()?.ready_replicas).unwrap_or_default(),
+        replicas: found
+            .and_then(|d| d.spec.as_ref()?.replicas)
+            .unwrap_or_default(),
+        ready: found
+            .and_then(|d| d.status.as_ref()?.ready_replicas)
+            .unwrap_or_default(),
     }
 }
 
@@ -107,7 +158,11 @@ fn operand(set: &DaemonSet) -> Operand {
     let status = set.status.clone().unwrap_or_default();
     Operand {
         name: set.name_any(),
-        controller: set.labels().get(label::MANAGED_BY).cloned().unwrap_or_default(),
+        controller: set
+            .labels()
+            .get(label::MANAGED_BY)
+            .cloned()
+            .unwrap_or_default(),
         desired: status.desired_number_scheduled,
         ready: status.number_ready,
         updated: status.updated_number_scheduled.unwrap_or_default(),
@@ -116,13 +171,35 @@ fn operand(set: &DaemonSet) -> Operand {
 
 fn count(nodes: &[Node]) -> Nodes {
     let is_ready = |node: &&Node| {
-        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.filter(|condition| condition.type_ == "Ready").any(|condition| condition.status == "True")
+        let conditions = node
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        conditions
+            .filter(|condition| condition.type_ == "Ready")
+            .any(|condition| condition.status == "True")
     };
-    let gpus = |node: &Node| node.status.as_ref()?.allocatable.as_ref()?.get(GPU_RESOURCE)?.0.parse::<i64>().ok();
+    let gpus = |node: &Node| {
+        node.status
+            .as_ref()?
+            .allocatable
+            .as_ref()?
+            .get(GPU_RESOURCE)?
+            .0
+            .parse::<i64>()
+            .ok()
+    };
     Nodes {
         gpu: nodes.len(),
-        cordoned: nodes.iter().filter(|node| node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false)).count(),
+        cordoned: nodes
+            .iter()
+            .filter(|node| {
+                node.spec
+                    .as_ref()
+                    .and_then(|spec| spec.unschedulable)
+                    .unwrap_or(false)
+            })
+            .count(),
         not_ready: nodes.len() - nodes.iter().filter(is_ready).count(),
         allocatable: nodes.iter().filter_map(gpus).sum(),
     }
@@ -138,10 +215,16 @@ fn operation(operation: &NodeOperation) -> Option<Operation> {
     let status = operation.status.clone().unwrap_or_default();
     Some(Operation {
         node: operation.name_any(),
-        operation: status.operation.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        operation: status
+            .operation
+            .map(|kind| kind.as_str().to_owned())
+            .unwrap_or_default(),
         phase: phase.as_str().to_owned(),
         holder: operation.holder().unwrap_or_default().to_owned(),
-        reason: status.reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+        reason: status
+            .reason
+            .map(|reason| reason.as_str().to_owned())
+            .unwrap_or_default(),
         message: status.message.unwrap_or_default(),
     })
 }
@@ -149,15 +232,27 @@ fn operation(operation: &NodeOperation) -> Option<Operation> {
 fn agent(agent: &SREAgent) -> Agent {
     let status = agent.status.clone().unwrap_or_default();
     let report = status.agent.clone().unwrap_or_default();
-    let phase = status.phase.and_then(|phase| serde_json::to_value(phase).ok());
-    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    let phase = status
+        .phase
+        .and_then(|phase| serde_json::to_value(phase).ok());
+    let ready = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready");
     Agent {
         namespace: agent.namespace().unwrap_or_default(),
         name: agent.name_any(),
-        phase: phase.and_then(|phase| phase.as_str().map(str::to_owned)).unwrap_or_default(),
+        phase: phase
+            .and_then(|phase| phase.as_str().map(str::to_owned))
+            .unwrap_or_default(),
         auto_repair: agent.spec.may_repair(),
-        unhealthy: report.nodes.map(|nodes| nodes.unhealthy).unwrap_or_default(),
+        unhealthy: report
+            .nodes
+            .map(|nodes| nodes.unhealthy)
+            .unwrap_or_default(),
         incidents: report.open_incidents.unwrap_or_default(),
-        message: ready.map(|condition| condition.message.clone()).unwrap_or_default(),
+        message: ready
+            .map(|condition| condition.message.clone())
+            .unwrap_or_default(),
     }
 }

@@ -18,18 +18,37 @@ pub fn render(overview: &Overview) -> String {
         out.push_str("  none\n");
     }
     out.push_str(&table(overview.operands.iter().map(|operand| {
-        let updating = if operand.updated < operand.desired { format!("{} to update", operand.desired - operand.updated) } else { String::new() };
-        vec![operand.name.clone(), format!("{}/{} ready", operand.ready, operand.desired), updating]
+        let updating = if operand.updated < operand.desired {
+            format!("{} to update", operand.desired - operand.updated)
+        } else {
+            String::new()
+        };
+        vec![
+            operand.name.clone(),
+            format!("{}/{} ready", operand.ready, operand.desired),
+            updating,
+        ]
     })));
     out.push_str(&nodes(overview));
-    out.push_str(&section("Operations", overview.operations.iter().map(operation)));
+    out.push_str(&section(
+        "Operations",
+        overview.operations.iter().map(operation),
+    ));
     out.push_str(&section("Agents", overview.agents.iter().map(agent)));
     out
 }
 
 fn render_policy(policy: &Policy) -> String {
-    let state = if policy.state.is_empty() { "not looked at yet: is a controller running?" } else { &policy.state };
-    let role = if policy.base { " (base, from the chart's values)" } else { "" };
+    let state = if policy.state.is_empty() {
+        "not looked at yet: is a controller running?"
+    } else {
+        &policy.state
+    };
+    let role = if policy.base {
+        " (base, from the chart's values)"
+    } else {
+        ""
+    };
     let mut out = format!("ClusterPolicy {}{role}: {state}\n", policy.name);
     out.push_str(&table(policy.conditions.iter().map(condition)));
     for exception in &policy.exceptions {
@@ -39,8 +58,17 @@ fn render_policy(policy: &Policy) -> String {
 }
 
 fn condition(condition: &Condition) -> Vec<String> {
-    let stale = if condition.current { "" } else { "(of an older generation) " };
-    vec![condition.kind.clone(), condition.status.clone(), condition.reason.clone(), format!("{stale}{}", condition.message)]
+    let stale = if condition.current {
+        ""
+    } else {
+        "(of an older generation) "
+    };
+    vec![
+        condition.kind.clone(),
+        condition.status.clone(),
+        condition.reason.clone(),
+        format!("{stale}{}", condition.message),
+    ]
 }
 
 fn controller(controller: &Controller) -> Vec<String> {
@@ -57,7 +85,13 @@ fn nodes(overview: &Overview) -> String {
     if nodes.gpu == 0 {
         return "\nGPU nodes: none\n".to_owned();
     }
-    let part = |count: usize, what: &str| if count == 0 { String::new() } else { format!(", {count} {what}") };
+    let part = |count: usize, what: &str| {
+        if count == 0 {
+            String::new()
+        } else {
+            format!(", {count} {what}")
+        }
+    };
     format!(
         "\nGPU nodes: {}{}{}; {} nvidia.com/gpu allocatable\n",
         nodes.gpu,
@@ -68,16 +102,42 @@ fn nodes(overview: &Overview) -> String {
 }
 
 fn operation(operation: &Operation) -> Vec<String> {
-    let Operation { node, operation, phase, holder, reason, message } = operation.clone();
-    vec![node, operation, phase, format!("by {holder}"), reason, message]
+    let Operation {
+        node,
+        operation,
+        phase,
+        holder,
+        reason,
+        message,
+    } = operation.clone();
+    vec![
+        node,
+        operation,
+        phase,
+        format!("by {holder}"),
+        reason,
+        message,
+    ]
 }
 
 fn agent(agent: &Agent) -> Vec<String> {
     vec![
         format!("{}/{}", agent.namespace, agent.name),
-        if agent.phase.is_empty() { "not looked at yet".to_owned() } else { agent.phase.clone() },
-        (if agent.auto_repair { "repairs" } else { "only watches" }).to_owned(),
-        format!("{} unhealthy nodes, {} incidents", agent.unhealthy, agent.incidents),
+        if agent.phase.is_empty() {
+            "not looked at yet".to_owned()
+        } else {
+            agent.phase.clone()
+        },
+        (if agent.auto_repair {
+            "repairs"
+        } else {
+            "only watches"
+        })
+        .to_owned(),
+        format!(
+            "{} unhealthy nodes, {} incidents",
+            agent.unhealthy, agent.incidents
+        ),
         agent.message.clone(),
     ]
 }
@@ -85,17 +145,30 @@ fn agent(agent: &Agent) -> Vec<String> {
 /// A headed table; nothing without rows.
 fn section(title: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
     let body = table(rows);
-    if body.is_empty() { body } else { format!("\n{title}\n{body}") }
+    if body.is_empty() {
+        body
+    } else {
+        format!("\n{title}\n{body}")
+    }
 }
 
 /// Aligned columns, indented.
 fn table(rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("  {cell:<width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("  {cell:<width$}"));
         format!("{}\n", cells.collect::<String>().trim_end())
     };
     rows.iter().map(line).collect()
@@ -122,19 +195,48 @@ mod tests {
                             message: "2 of 3 nodes are ready; gpu-3 pulls its image".into(),
                             current: true,
                         },
-                        Condition { kind: "MigReady".into(), status: "True".into(), reason: "Disabled".into(), ..Condition::default() },
+                        Condition {
+                            kind: "MigReady".into(),
+                            status: "True".into(),
+                            reason: "Disabled".into(),
+                            ..Condition::default()
+                        },
                     ],
                     exceptions: vec!["driver: ImagePullFailed on gpu-3: no such tag".into()],
                     ..Policy::default()
                 },
-                Policy { name: "cluster-policy".into(), base: true, state: "ignored".into(), ..Policy::default() },
+                Policy {
+                    name: "cluster-policy".into(),
+                    base: true,
+                    state: "ignored".into(),
+                    ..Policy::default()
+                },
             ],
             controllers: vec![
-                Controller { name: "driver-controller".into(), installed: true, replicas: 2, ready: 2 },
-                Controller { name: "sreagent-controller".into(), ..Controller::default() },
+                Controller {
+                    name: "driver-controller".into(),
+                    installed: true,
+                    replicas: 2,
+                    ready: 2,
+                },
+                Controller {
+                    name: "sreagent-controller".into(),
+                    ..Controller::default()
+                },
             ],
-            operands: vec![Operand { name: "nvidia-driver-daemonset".into(), desired: 3, ready: 2, updated: 1, ..Operand::default() }],
-            nodes: Nodes { gpu: 3, cordoned: 1, not_ready: 0, allocatable: 8 },
+            operands: vec![Operand {
+                name: "nvidia-driver-daemonset".into(),
+                desired: 3,
+                ready: 2,
+                updated: 1,
+                ..Operand::default()
+            }],
+            nodes: Nodes {
+                gpu: 3,
+                cordoned: 1,
+                not_ready: 0,
+                allocatable: 8,
+            },
             operations: vec![Operation {
                 node: "gpu-3".into(),
                 operation: "DriverUpgrade".into(),
@@ -143,7 +245,13 @@ mod tests {
                 reason: "DriverNotReady".into(),
                 message: "waits for the driver pod".into(),
             }],
-            agents: vec![Agent { namespace: "default".into(), name: "gpu-monitor-agent".into(), phase: "Active".into(), auto_repair: true, ..Agent::default() }],
+            agents: vec![Agent {
+                namespace: "default".into(),
+                name: "gpu-monitor-agent".into(),
+                phase: "Active".into(),
+                auto_repair: true,
+                ..Agent::default()
+            }],
         };
         insta::assert_snapshot!(render(&overview), @r"
         ClusterPolicy gpu-cluster-config: notReady
@@ -172,6 +280,9 @@ mod tests {
     #[test]
     fn an_empty_cluster_says_what_to_do() {
         let text = render(&Overview::default());
-        assert!(text.starts_with("No ClusterPolicy") && text.contains("GPU nodes: none"), "{text}");
+        assert!(
+            text.starts_with("No ClusterPolicy") && text.contains("GPU nodes: none"),
+            "{text}"
+        );
     }
 }

@@ -14,12 +14,24 @@ use super::{Run, objects};
 
 /// Takes agents away, waits for their pods, then takes away their accounts and releases their SREAgents.
 pub(super) async fn remove(run: &Run) -> anyhow::Result<()> {
-    let selector = format!("app.kubernetes.io/part-of=tessera,app.kubernetes.io/managed-by={}", controller::SREAGENT);
-    objects::sweep(run, &[objects::Kind::of::<Deployment>(true)], None, &selector).await?;
+    let selector = format!(
+        "app.kubernetes.io/part-of=tessera,app.kubernetes.io/managed-by={}",
+        controller::SREAGENT
+    );
+    objects::sweep(
+        run,
+        &[objects::Kind::of::<Deployment>(true)],
+        None,
+        &selector,
+    )
+    .await?;
     let pods = objects::Kind::of::<Pod>(true);
     run.until_gone("agent pods", || async {
         let left = objects::find(run, &pods, None, &selector).await?;
-        Ok(left.into_iter().map(|(namespace, name)| format!("Pod {namespace}/{name}")).collect())
+        Ok(left
+            .into_iter()
+            .map(|(namespace, name)| format!("Pod {namespace}/{name}"))
+            .collect())
     })
     .await?;
     let kinds = [
@@ -40,18 +52,28 @@ async fn release(run: &Run) -> anyhow::Result<()> {
         Err(error) => return Err(error).context("SREAgents cannot be listed"),
     };
     for agent in list {
-        let (kept, ours): (Vec<&String>, Vec<&String>) = agent.finalizers().iter().partition(|name| !name.starts_with(PREFIX));
+        let (kept, ours): (Vec<&String>, Vec<&String>) = agent
+            .finalizers()
+            .iter()
+            .partition(|name| !name.starts_with(PREFIX));
         if ours.is_empty() {
             continue;
         }
         let (namespace, name) = (agent.namespace().unwrap_or_default(), agent.name_any());
         let api: Api<SREAgent> = Api::namespaced(run.client.clone(), &namespace);
         let version = agent.resource_version();
-        let patch = Patch::Merge(json!({"metadata": {"finalizers": kept, "resourceVersion": version}}));
-        match api.patch_metadata(&name, &PatchParams::default(), &patch).await {
+        let patch =
+            Patch::Merge(json!({"metadata": {"finalizers": kept, "resourceVersion": version}}));
+        match api
+            .patch_metadata(&name, &PatchParams::default(), &patch)
+            .await
+        {
             Ok(_) => println!("released SREAgent {namespace}/{name}: it stays, without an agent"),
             Err(error) if objects::is_missing(&error) => {}
-            Err(error) => return Err(error).with_context(|| format!("SREAgent {namespace}/{name} cannot be released")),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("SREAgent {namespace}/{name} cannot be released"));
+            }
         }
     }
     Ok(())

@@ -31,23 +31,34 @@ pub struct Owners {
 impl Owners {
     /// Of these controllers; the labels that the GPU controllers share only when none of them `goes_on`.
     pub fn new(controllers: &[String], goes_on: bool) -> Self {
-        let mut managers: BTreeSet<String> = controllers.iter().map(|name| controller::field_manager(name)).collect();
+        let mut managers: BTreeSet<String> = controllers
+            .iter()
+            .map(|name| controller::field_manager(name))
+            .collect();
         let agents = controllers.iter().any(|name| name == controller::SREAGENT);
         if agents {
             managers.insert(controller::field_manager(controller::SRE_AGENT));
         }
-        let shared_labels = !goes_on && controllers.iter().any(|name| super::GPU_CONTROLLERS.contains(&name.as_str()));
+        let shared_labels = !goes_on
+            && controllers
+                .iter()
+                .any(|name| super::GPU_CONTROLLERS.contains(&name.as_str()));
         if shared_labels {
             managers.insert(NODE_LABELS_MANAGER.to_owned());
         }
         let agent = agents.then(|| controller::SRE_AGENT.to_owned());
-        Self { managers, controllers: controllers.iter().cloned().chain(agent).collect(), shared_labels }
+        Self {
+            managers,
+            controllers: controllers.iter().cloned().chain(agent).collect(),
+            shared_labels,
+        }
     }
 
     /// Whether an operation is one of these controllers'; agents hold theirs as `sre-agent/<namespace>/<name>`.
     pub fn hold(&self, operation: &NodeOperation) -> bool {
         let holder = operation.holder().unwrap_or_default();
-        self.controllers.contains(holder.split('/').next().unwrap_or_default())
+        self.controllers
+            .contains(holder.split('/').next().unwrap_or_default())
     }
 }
 
@@ -69,7 +80,12 @@ impl NodeCleanup {
         let mut annotations = owned_keys(node, owners, "f:annotations");
         if owners.shared_labels {
             // An operand paused by NVIDIA's managers: whoever would have restored the label is gone too.
-            labels.extend(node.labels().iter().filter(|(key, value)| is_paused(key, value)).map(|(key, _)| key.clone()));
+            labels.extend(
+                node.labels()
+                    .iter()
+                    .filter(|(key, value)| is_paused(key, value))
+                    .map(|(key, _)| key.clone()),
+            );
         }
         let operation = operation.filter(|operation| owners.hold(operation));
         let marked = annotations.contains(annotation::CORDONED_BY) || operation.is_some();
@@ -78,15 +94,28 @@ impl NodeCleanup {
         }
         labels.retain(|key| node.labels().contains_key(key));
         annotations.retain(|key| node.annotations().contains_key(key));
-        let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
-        let ours = annotations.contains(annotation::CORDONED_BY) || operation.is_some_and(must_uncordon);
-        let cleanup = Self { labels, annotations, uncordon: cordoned && ours };
+        let cordoned = node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.unschedulable)
+            .unwrap_or(false);
+        let ours =
+            annotations.contains(annotation::CORDONED_BY) || operation.is_some_and(must_uncordon);
+        let cleanup = Self {
+            labels,
+            annotations,
+            uncordon: cordoned && ours,
+        };
         (cleanup != Self::default()).then_some(cleanup)
     }
 
     /// As a JSON merge patch.
     pub fn patch(&self) -> Value {
-        let nulls = |keys: &BTreeSet<String>| keys.iter().map(|key| (key.clone(), Value::Null)).collect::<Map<_, _>>();
+        let nulls = |keys: &BTreeSet<String>| {
+            keys.iter()
+                .map(|key| (key.clone(), Value::Null))
+                .collect::<Map<_, _>>()
+        };
         let mut patch = json!({"metadata": {"labels": nulls(&self.labels), "annotations": nulls(&self.annotations)}});
         if self.uncordon
             && let Some(patch) = patch.as_object_mut()
@@ -112,23 +141,48 @@ impl NodeCleanup {
 }
 
 fn is_paused(key: &str, value: &str) -> bool {
-    let paused = [label::PAUSED_FOR_DRIVER_UPGRADE, label::PAUSED_FOR_MIG_CHANGE];
+    let paused = [
+        label::PAUSED_FOR_DRIVER_UPGRADE,
+        label::PAUSED_FOR_MIG_CHANGE,
+    ];
     key.starts_with(label::DEPLOY_PREFIX) && paused.into_iter().any(|pause| value.ends_with(pause))
 }
 
 /// Whether an operation made the cordon and has not undone it.
 fn must_uncordon(operation: &NodeOperation) -> bool {
-    let Some(status) = &operation.status else { return false };
-    let found_cordoned = status.found.as_ref().is_some_and(|found| found.cordoned_before);
+    let Some(status) = &operation.status else {
+        return false;
+    };
+    let found_cordoned = status
+        .found
+        .as_ref()
+        .is_some_and(|found| found.cordoned_before);
     !found_cordoned && status.undo.iter().any(|undo| undo.act == UndoAct::Uncordon)
 }
 
 /// Keys of `metadata.<what>` that one of our field managers owns.
 fn owned_keys(node: &Node, owners: &Owners, what: &str) -> BTreeSet<String> {
     let entries = node.metadata.managed_fields.iter().flatten();
-    let ours = entries.filter(|entry| entry.manager.as_ref().is_some_and(|manager| owners.managers.contains(manager)));
-    let fields = ours.filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:metadata")?.get(what)?.as_object());
-    fields.flat_map(Map::keys).filter_map(|key| key.strip_prefix("f:")).map(str::to_owned).collect()
+    let ours = entries.filter(|entry| {
+        entry
+            .manager
+            .as_ref()
+            .is_some_and(|manager| owners.managers.contains(manager))
+    });
+    let fields = ours.filter_map(|entry| {
+        entry
+            .fields_v1
+            .as_ref()?
+            .0
+            .get("f:metadata")?
+            .get(what)?
+            .as_object()
+    });
+    fields
+        .flat_map(Map::keys)
+        .filter_map(|key| key.strip_prefix("f:"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Takes our marks off all nodes.
@@ -156,7 +210,14 @@ pub(super) async fn clean(run: &Run, owners: &Owners) -> anyhow::Result<()> {
 }
 
 async fn apply(api: &Api<Node>, name: String, cleanup: NodeCleanup) -> anyhow::Result<()> {
-    match api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(cleanup.patch())).await {
+    match api
+        .patch_metadata(
+            &name,
+            &PatchParams::default(),
+            &Patch::Merge(cleanup.patch()),
+        )
+        .await
+    {
         Ok(_) => println!("node {name}: {}", cleanup.describe()),
         Err(error) if objects::is_missing(&error) => {}
         Err(error) => return Err(error).with_context(|| format!("node {name} cannot be changed")),
@@ -167,7 +228,10 @@ async fn apply(api: &Api<Node>, name: String, cleanup: NodeCleanup) -> anyhow::R
 async fn operations(run: &Run) -> anyhow::Result<BTreeMap<String, NodeOperation>> {
     let api: Api<NodeOperation> = Api::all(run.client.clone());
     match api.list(&ListParams::default()).await {
-        Ok(list) => Ok(list.into_iter().map(|operation| (operation.name_any(), operation)).collect()),
+        Ok(list) => Ok(list
+            .into_iter()
+            .map(|operation| (operation.name_any(), operation))
+            .collect()),
         Err(error) if objects::is_missing(&error) => Ok(BTreeMap::new()),
         Err(error) => Err(error).context("NodeOperations cannot be listed"),
     }
@@ -175,8 +239,17 @@ async fn operations(run: &Run) -> anyhow::Result<BTreeMap<String, NodeOperation>
 
 /// Deletes the operations of these controllers: last, because they say what had to be undone.
 pub(super) async fn remove_operations(run: &Run, owners: &Owners) -> anyhow::Result<()> {
-    let kind = objects::Kind::custom("aiops.local", "v1alpha1", "NodeOperation", "nodeoperations", false);
-    let held = operations(run).await?.into_iter().filter(|(_, operation)| owners.hold(operation));
+    let kind = objects::Kind::custom(
+        "aiops.local",
+        "v1alpha1",
+        "NodeOperation",
+        "nodeoperations",
+        false,
+    );
+    let held = operations(run)
+        .await?
+        .into_iter()
+        .filter(|(_, operation)| owners.hold(operation));
     let found: Vec<objects::Found> = held.map(|(name, _)| (String::new(), name)).collect();
     objects::delete(run, &kind, &found).await
 }
@@ -220,7 +293,14 @@ mod tests {
     fn only_our_own_labels_and_stale_pauses_go() {
         let cleanup = NodeCleanup::of(&node(labelled()), None, &all()).unwrap();
         let labels: Vec<&str> = cleanup.labels.iter().map(String::as_str).collect();
-        assert_eq!(labels, ["nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.present"]);
+        assert_eq!(
+            labels,
+            [
+                "nvidia.com/gpu.deploy.device-plugin",
+                "nvidia.com/gpu.deploy.driver",
+                "nvidia.com/gpu.present"
+            ]
+        );
         assert!(cleanup.annotations.is_empty() && !cleanup.uncordon);
     }
 
@@ -232,40 +312,62 @@ mod tests {
 
     #[test]
     fn a_node_without_our_marks_is_not_touched() {
-        let plain = node(json!({"metadata": {"name": "cpu-1", "labels": {"nvidia.com/gpu.present": "true"}}, "spec": {"unschedulable": true}}));
+        let plain = node(
+            json!({"metadata": {"name": "cpu-1", "labels": {"nvidia.com/gpu.present": "true"}}, "spec": {"unschedulable": true}}),
+        );
         assert_eq!(NodeCleanup::of(&plain, None, &all()), None);
     }
 
     #[test]
     fn a_cordon_is_undone_only_where_it_was_ours() {
-        let cordoned = node(json!({"metadata": {"name": "gpu-1"}, "spec": {"unschedulable": true}}));
+        let cordoned =
+            node(json!({"metadata": {"name": "gpu-1"}, "spec": {"unschedulable": true}}));
         let status = |found: bool| {
-            operation(json!({"apiVersion": "aiops.local/v1alpha1", "kind": "NodeOperation", "metadata": {"name": "gpu-1"}, "status": {
+            operation(
+                json!({"apiVersion": "aiops.local/v1alpha1", "kind": "NodeOperation", "metadata": {"name": "gpu-1"}, "status": {
                 "operation": "DriverUpgrade", "holder": "driver-controller", "phase": "Failed",
-                "found": {"cordonedBefore": found}, "undo": [{"act": "Uncordon"}]}}))
+                "found": {"cordonedBefore": found}, "undo": [{"act": "Uncordon"}]}}),
+            )
         };
-        assert!(NodeCleanup::of(&cordoned, Some(&status(false)), &all()).unwrap().uncordon);
-        assert_eq!(NodeCleanup::of(&cordoned, Some(&status(true)), &all()), None);
+        assert!(
+            NodeCleanup::of(&cordoned, Some(&status(false)), &all())
+                .unwrap()
+                .uncordon
+        );
+        assert_eq!(
+            NodeCleanup::of(&cordoned, Some(&status(true)), &all()),
+            None
+        );
         let others = Owners::new(&[controller::SREAGENT.to_owned()], true);
-        assert_eq!(NodeCleanup::of(&cordoned, Some(&status(false)), &others), None);
+        assert_eq!(
+            NodeCleanup::of(&cordoned, Some(&status(false)), &others),
+            None
+        );
     }
 
     #[test]
     fn a_marked_cordon_is_undone_without_an_operation() {
-        let marked = node(json!({"metadata": {"name": "gpu-1", "annotations": {"aiops.local/cordoned-by": "DriverUpgrade"},
+        let marked = node(
+            json!({"metadata": {"name": "gpu-1", "annotations": {"aiops.local/cordoned-by": "DriverUpgrade"},
             "managedFields": [{"manager": "driver-controller.aiops.local", "operation": "Update",
                 "fieldsV1": {"f:metadata": {"f:annotations": {"f:aiops.local/cordoned-by": {}}}}}]},
-            "spec": {"unschedulable": true}}));
+            "spec": {"unschedulable": true}}),
+        );
         let cleanup = NodeCleanup::of(&marked, None, &all()).unwrap();
         assert!(cleanup.uncordon);
-        assert_eq!(cleanup.patch(), json!({
-            "metadata": {"labels": {}, "annotations": {"aiops.local/cordoned-by": null}}, "spec": {"unschedulable": null}}));
+        assert_eq!(
+            cleanup.patch(),
+            json!({
+            "metadata": {"labels": {}, "annotations": {"aiops.local/cordoned-by": null}}, "spec": {"unschedulable": null}})
+        );
     }
 
     #[test]
     fn agents_hold_operations_under_their_own_names() {
-        let held = operation(json!({"apiVersion": "aiops.local/v1alpha1", "kind": "NodeOperation", "metadata": {"name": "gpu-1"},
-            "status": {"holder": "sre-agent/default/gpu-monitor-agent"}}));
+        let held = operation(
+            json!({"apiVersion": "aiops.local/v1alpha1", "kind": "NodeOperation", "metadata": {"name": "gpu-1"},
+            "status": {"holder": "sre-agent/default/gpu-monitor-agent"}}),
+        );
         assert!(all().hold(&held));
         assert!(!Owners::new(&[controller::DRIVER.to_owned()], false).hold(&held));
     }

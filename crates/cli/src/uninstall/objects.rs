@@ -19,18 +19,30 @@ pub(super) struct Kind {
 impl Kind {
     /// A kind of Kubernetes itself.
     pub(super) fn of<K: Resource<DynamicType = ()>>(namespaced: bool) -> Self {
-        Self { api: ApiResource::erase::<K>(&()), namespaced }
+        Self {
+            api: ApiResource::erase::<K>(&()),
+            namespaced,
+        }
     }
 
     /// A kind that may be unknown to the cluster.
-    pub(super) fn custom(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
-        let api = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+    pub(super) fn custom(
+        group: &str,
+        version: &str,
+        kind: &str,
+        plural: &str,
+        namespaced: bool,
+    ) -> Self {
+        let api =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
         Self { api, namespaced }
     }
 
     fn api(&self, run: &Run, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
-            Some(namespace) if self.namespaced => Api::namespaced_with(run.client.clone(), namespace, &self.api),
+            Some(namespace) if self.namespaced => {
+                Api::namespaced_with(run.client.clone(), namespace, &self.api)
+            }
             _ => Api::all_with(run.client.clone(), &self.api),
         }
     }
@@ -40,9 +52,21 @@ impl Kind {
 pub(super) type Found = (String, String);
 
 /// Objects of `kind` that match `selector`; none where the cluster does not know the kind.
-pub(super) async fn find(run: &Run, kind: &Kind, namespace: Option<&str>, selector: &str) -> anyhow::Result<Vec<Found>> {
-    match kind.api(run, namespace).list_metadata(&ListParams::default().labels(selector)).await {
-        Ok(list) => Ok(list.iter().map(|object| (object.namespace().unwrap_or_default(), object.name_any())).collect()),
+pub(super) async fn find(
+    run: &Run,
+    kind: &Kind,
+    namespace: Option<&str>,
+    selector: &str,
+) -> anyhow::Result<Vec<Found>> {
+    match kind
+        .api(run, namespace)
+        .list_metadata(&ListParams::default().labels(selector))
+        .await
+    {
+        Ok(list) => Ok(list
+            .iter()
+            .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
+            .collect()),
         Err(error) if is_missing(&error) => Ok(Vec::new()),
         Err(error) => Err(error).with_context(|| format!("{} cannot be listed", kind.api.plural)),
     }
@@ -51,19 +75,32 @@ pub(super) async fn find(run: &Run, kind: &Kind, namespace: Option<&str>, select
 /// Deletes objects of `kind` and prints each.
 pub(super) async fn delete(run: &Run, kind: &Kind, found: &[Found]) -> anyhow::Result<()> {
     for (namespace, name) in found {
-        let api = kind.api(run, Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()));
+        let api = kind.api(
+            run,
+            Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()),
+        );
         match api.delete(name, &DeleteParams::background()).await {
-            Ok(_) if namespace.is_empty() || *namespace == run.namespace => println!("deleted {} {name}", kind.api.kind),
+            Ok(_) if namespace.is_empty() || *namespace == run.namespace => {
+                println!("deleted {} {name}", kind.api.kind)
+            }
             Ok(_) => println!("deleted {} {namespace}/{name}", kind.api.kind),
             Err(error) if is_missing(&error) => {}
-            Err(error) => return Err(error).with_context(|| format!("{} {name} cannot be deleted", kind.api.kind)),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("{} {name} cannot be deleted", kind.api.kind));
+            }
         }
     }
     Ok(())
 }
 
 /// Deletes whatever of `kinds` matches `selector`.
-pub(super) async fn sweep(run: &Run, kinds: &[Kind], namespace: Option<&str>, selector: &str) -> anyhow::Result<()> {
+pub(super) async fn sweep(
+    run: &Run,
+    kinds: &[Kind],
+    namespace: Option<&str>,
+    selector: &str,
+) -> anyhow::Result<()> {
     for kind in kinds {
         let found = find(run, kind, namespace, selector).await?;
         delete(run, kind, &found).await?;
@@ -90,12 +127,25 @@ pub(super) async fn remove(run: &Run) -> anyhow::Result<()> {
     let pods = Kind::of::<Pod>(true);
     run.until_gone("operand pods", || async {
         let left = find(run, &pods, Some(&run.namespace), &selector).await?;
-        Ok(left.into_iter().map(|(_, name)| format!("Pod {name}")).collect())
+        Ok(left
+            .into_iter()
+            .map(|(_, name)| format!("Pod {name}"))
+            .collect())
     })
     .await?;
     // After their pods, which read them to the last.
-    sweep(run, &[Kind::of::<ConfigMap>(true)], Some(&run.namespace), &selector).await?;
+    sweep(
+        run,
+        &[Kind::of::<ConfigMap>(true)],
+        Some(&run.namespace),
+        &selector,
+    )
+    .await?;
     sweep(run, &[Kind::of::<RuntimeClass>(false)], None, &selector).await?;
-    let leases: Vec<Found> = run.controllers.iter().map(|name| (run.namespace.clone(), name.clone())).collect();
+    let leases: Vec<Found> = run
+        .controllers
+        .iter()
+        .map(|name| (run.namespace.clone(), name.clone()))
+        .collect();
     delete(run, &Kind::of::<Lease>(true), &leases).await
 }

@@ -1,0 +1,32 @@
+//! `cargo xtask check`: fails when a generated file is not what `generate` would write.
+
+use std::process::ExitCode;
+
+use crate::generate;
+
+/// Options of `check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+/// Runs the command.
+pub(crate) fn run(_args: &Args) -> anyhow::Result<ExitCode> {
+    let root = tessera_e2e::paths::root();
+    let code = generate::from_code(&root)?;
+    let mut differences = generate::differences(&root, &code)?;
+    let mut count = code.len();
+    // What helm renders from stale charts would only repeat the same news.
+    if differences.is_empty() {
+        let charts = generate::from_charts(&root)?;
+        differences = generate::differences(&root, &charts)?;
+        count += charts.len();
+    }
+    if differences.is_empty() {
+        println!("{count} generated files are up to date");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("not what `cargo xtask generate` writes; run it and commit the result:");
+    for path in differences {
+        println!("  {}", path.display());
+    }
+    Ok(ExitCode::FAILURE)
+}

@@ -1,0 +1,142 @@
+//! References: every value of every chart, every flag of every process.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::{COMPONENTS, Outputs, chart};
+
+/// All references.
+pub(super) fn all(root: &Path) -> anyhow::Result<Outputs> {
+    let mut outputs = Outputs::new();
+    outputs.insert("docs/reference/values.md".into(), values(root)?);
+    Ok(outputs)
+}
+
+const VALUES_HEAD: &str = "<!-- Written by `cargo xtask generate` from charts/*/values.yaml; do not edit. -->
+
+# Values of the charts
+
+`helm install gpu-operator charts/gpu-operator -n gpu-operator --create-namespace -f values.yaml` takes the values of the first table.
+Below `driverController`, `devicePluginController`, `dcgmMonitorController` and `sreagentController` it takes those of the component's chart.
+A value that is misspelt or of the wrong type is refused with its path.
+";
+
+fn values(root: &Path) -> anyhow::Result<String> {
+    let mut text = VALUES_HEAD.to_owned();
+    // The controllers' values differ by a line or two; the first table stands for all of them.
+    let tables = [
+        (
+            "gpu-operator",
+            "charts/gpu-operator".into(),
+            "The umbrella chart.",
+        ),
+        (
+            COMPONENTS[0],
+            chart(COMPONENTS[0]),
+            "The charts of the controllers, all with these values.",
+        ),
+        (
+            COMPONENTS[3],
+            chart(COMPONENTS[3]),
+            "As the other controllers, and `agentImage`.",
+        ),
+        ("crds", chart("crds"), "The definitions."),
+    ];
+    for (name, directory, what) in tables {
+        let path = root.join(directory).join("values.yaml");
+        let yaml = std::fs::read_to_string(&path)
+            .with_context(|| format!("{} cannot be read", path.display()))?;
+        let wanted = |value: &Value| name != COMPONENTS[3] || value.path.starts_with("agentImage");
+        text.push_str(&format!(
+            "\n## {name}\n\n{what}\n\n| value | default | meaning |\n|---|---|---|\n"
+        ));
+        for value in parse(&yaml).into_iter().filter(wanted) {
+            text.push_str(&format!(
+                "| `{}` | {} | {} |\n",
+                value.path,
+                code(&value.default),
+                value.meaning.replace('|', "\\|")
+            ));
+        }
+    }
+    Ok(text)
+}
+
+fn code(default: &str) -> String {
+    if default.is_empty() {
+        String::new()
+    } else {
+        format!("`{default}`")
+    }
+}
+
+/// One documented value.
+#[derive(Debug, PartialEq, Eq)]
+struct Value {
+    path: String,
+    default: String,
+    meaning: String,
+}
+
+/// Reads `values.yaml` line by line: a comment belongs to the key below it; a blank line ends it. Keys that only hold other
+/// keys are listed when they have a comment.
+fn parse(yaml: &str) -> Vec<Value> {
+    let mut values = Vec::new();
+    let mut parents: Vec<(usize, String)> = Vec::new();
+    let mut comment: Vec<&str> = Vec::new();
+    for line in yaml.lines() {
+        let trimmed = line.trim_start();
+        let indent = line.len() - trimmed.len();
+        if trimmed.is_empty() || trimmed.starts_with("# ---") {
+            comment.clear();
+        } else if let Some(text) = trimmed.strip_prefix('#') {
+            comment.push(text.trim());
+        } else if let Some((key, default)) = trimmed
+            .split_once(':')
+            .filter(|(key, _)| !key.starts_with('-'))
+        {
+            parents.retain(|(depth, _)| *depth < indent);
+            let path = parents
+                .iter()
+                .map(|(_, name)| name.as_str())
+                .chain([key])
+                .collect::<Vec<_>>()
+                .join(".");
+            parents.push((indent, key.to_owned()));
+            if !default.trim().is_empty() || !comment.is_empty() {
+                values.push(Value {
+                    path,
+                    default: default.trim().to_owned(),
+                    meaning: comment.join(" "),
+                });
+            }
+            comment.clear();
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_with_their_comments() {
+        let yaml = "# Head, not a value.\n\nimage:\n  # Host of\n  # the registry.\n  registry: \"\"\n  tag: v1\n# Parts.\ncrds:\n  enabled: true\n";
+        let got: Vec<_> = parse(yaml)
+            .into_iter()
+            .map(|value| (value.path, value.default, value.meaning))
+            .collect();
+        let want = [
+            ("image.registry", "\"\"", "Host of the registry."),
+            ("image.tag", "v1", ""),
+            ("crds", "", "Parts."),
+            ("crds.enabled", "true", ""),
+        ];
+        assert_eq!(
+            got,
+            want.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()))
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! CRDs, their hashes, the rights of every process and hook, and the default images.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use kube::ResourceExt as _;
+use serde_json::json;
+use tessera_api::image::ImageKind;
+use tessera_runtime::rbac::Rights;
+
+use super::{Outputs, chart};
+
+const HEADER: &str = "# Written by `cargo xtask generate`; do not edit.\n";
+
+/// All files of this kind.
+pub(super) fn all() -> anyhow::Result<Outputs> {
+    let mut outputs = Outputs::new();
+    let mut hashes = BTreeMap::new();
+    let mut names = Vec::new();
+    for (file, crd) in kubectl_tessera::crds::definitions()? {
+        let hash = crd
+            .annotations()
+            .get(kubectl_tessera::crds::SCHEMA_HASH)
+            .cloned()
+            .unwrap_or_default();
+        names.push(crd.name_any());
+        hashes.insert(crd.name_any(), hash);
+        outputs.insert(chart("crds").join("crds").join(file), yaml(&crd)?);
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    outputs.insert(chart("crds").join("files/hashes.yaml"), yaml(&hashes)?);
+    outputs.insert(
+        chart("crds").join("files/rbac.yaml"),
+        rights(&kubectl_tessera::rbac::crds_apply(&names))?,
+    );
+    outputs.insert(
+        chart("tessera-controller").join("files/uninstall-rbac.yaml"),
+        rights(&kubectl_tessera::rbac::uninstall())?,
+    );
+    for (name, granted) in processes() {
+        outputs.insert(chart(name).join("files/rbac.yaml"), rights(&granted)?);
+    }
+    for (name, images) in operand_images() {
+        outputs.insert(chart(name).join("files/images.yaml"), yaml(&images)?);
+    }
+    Ok(outputs)
+}
+
+fn processes() -> [(&'static str, Rights); 0] {
+    []
+}
+
+fn rights(rights: &Rights) -> anyhow::Result<String> {
+    yaml(&json!({"cluster": rights.cluster, "namespaced": rights.namespaced}))
+}
+
+/// Per GPU controller, the environment names and default images of the operands that it runs.
+fn operand_images() -> [(&'static str, BTreeMap<&'static str, &'static str>); 3] {
+    let images = |kinds: &[ImageKind]| {
+        kinds
+            .iter()
+            .map(|kind| (kind.env_name(), kind.builtin()))
+            .collect()
+    };
+    [
+        (
+            "driver-controller",
+            images(&[
+                ImageKind::Driver,
+                ImageKind::DriverManager,
+                ImageKind::Toolkit,
+                ImageKind::Validator,
+            ]),
+        ),
+        // The validator's image waits for the toolkit in every operand's init container.
+        (
+            "device-plugin-controller",
+            images(&[
+                ImageKind::DevicePlugin,
+                ImageKind::Gfd,
+                ImageKind::MigManager,
+                ImageKind::Validator,
+            ]),
+        ),
+        (
+            "dcgm-monitor-controller",
+            images(&[
+                ImageKind::Dcgm,
+                ImageKind::DcgmExporter,
+                ImageKind::NodeStatusExporter,
+                ImageKind::Validator,
+            ]),
+        ),
+    ]
+}
+
+fn yaml(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    let text = kubectl_tessera::crds::to_yaml(value)?;
+    Ok(format!("{HEADER}{}\n", text.trim_end()))
+}
+
+/// Used by the other generators too.
+pub(super) fn chart_file(name: &str, file: &str) -> PathBuf {
+    chart(name).join(file)
+}
