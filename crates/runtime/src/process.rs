@@ -88,6 +88,7 @@ pub enum StartError {
 /// Everything that a controller's own code is built from.
 pub struct Process {
     name: &'static str,
+    lease: String,
     args: RuntimeArgs,
     clients: Clients,
     metrics: Arc<Metrics>,
@@ -126,7 +127,7 @@ impl Process {
         };
         let events = Events::new(clients.main.clone(), name, &args.pod_name, args.request_timeout);
         let syncs = Vec::new();
-        Ok(Self { name, args, clients, metrics, health, events, watches, end, stop, tasks, syncs })
+        Ok(Self { name, lease: name.to_owned(), args, clients, metrics, health, events, watches, end, stop, tasks, syncs })
     }
 
     /// The client for everything but the lease.
@@ -157,6 +158,11 @@ impl Process {
     /// What a watch that is started later needs ([`crate::optional`]).
     pub fn watch_context(&self) -> WatchContext {
         self.watches.clone()
+    }
+
+    /// Names the Lease otherwise than the controller: for a process that exists once an object, not once a cluster.
+    pub fn elect_by(&mut self, lease: &str) {
+        lease.clone_into(&mut self.lease);
     }
 
     /// Runs `task` until the process ends; if it ends before, the process ends with an error.
@@ -254,7 +260,7 @@ impl Process {
             })));
         }
         let (health, metrics) = (self.health.clone(), self.metrics.clone());
-        let election = Election::new(self.name, &self.args, self.clients.lease.clone(), health, metrics);
+        let election = Election::new(&self.lease, &self.args, self.clients.lease.clone(), health, metrics);
         let receiver = election.terms();
         (receiver, Some(Box::pin(election.run(self.stop.clone(), drained.clone()))))
     }

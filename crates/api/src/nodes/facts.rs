@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{
     api::core::v1::{Node, Taint},
     apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
+    jiff::Timestamp,
 };
 use kube::ResourceExt;
 
@@ -26,8 +27,13 @@ const DROPPED_LABELS: [&str; 8] = [
     "beta.kubernetes.io/",
 ];
 
-/// Prefixes of the annotations that are kept.
-const KEPT_ANNOTATIONS: [&str; 2] = ["aiops.local/", "nvidia.com/"];
+/// Prefixes of the annotations that are kept: ours, NVIDIA's, and those by which other healers say that they work on the node.
+const KEPT_ANNOTATIONS: [&str; 4] = [
+    "aiops.local/",
+    "nvidia.com/",
+    "weave.works/kured",
+    "remediation.medik8s.io/",
+];
 
 /// Prefix of the resources that are kept.
 const KEPT_RESOURCES: &str = "nvidia.com/";
@@ -62,6 +68,10 @@ pub struct NodeFacts {
     pub unschedulable: bool,
     /// Condition Ready is True.
     pub ready: bool,
+    /// Since when condition Ready has been as it is, if it is told.
+    pub ready_since: Option<Timestamp>,
+    /// When the Node object was made.
+    pub created: Option<Timestamp>,
     /// Being deleted.
     pub deleting: bool,
     /// Operating system in words, e.g. `Ubuntu 22.04.4 LTS`.
@@ -92,11 +102,15 @@ impl NodeFacts {
         labels.retain(|key, _| keep_label(key));
         let mut annotations = node.annotations().clone();
         annotations.retain(|key, _| keep_annotation(key));
-        let ready = status
+        let condition = status
             .conditions
             .iter()
             .flatten()
-            .any(|c| c.type_ == "Ready" && c.status == "True");
+            .find(|c| c.type_ == "Ready");
+        let ready = condition.is_some_and(|c| c.status == "True");
+        let ready_since = condition
+            .and_then(|c| c.last_transition_time.as_ref())
+            .map(|time| time.0);
         let (runtime, version) = info
             .container_runtime_version
             .split_once("://")
@@ -121,6 +135,8 @@ impl NodeFacts {
             taints: spec.taints.unwrap_or_default(),
             unschedulable: spec.unschedulable.unwrap_or(false),
             ready,
+            ready_since,
+            created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
             deleting: node.metadata.deletion_timestamp.is_some(),
             os: os_release(&labels, &info.os_image),
             os_image: info.os_image,
