@@ -252,7 +252,7 @@ async fn until_allocatable(
 
 #[tokio::test]
 async fn operands_become_ready_and_the_node_shows_it() -> anyhow::Result<()> {
-    let lab = Lab::for_test("gpusim", nodes::gpu_nodes(2)).await?;
+    let lab = Lab::bare("gpusim", nodes::gpu_nodes(2), |_| {}).await?;
     let start = Instant::now();
     install(&lab).await?;
     lab.wait_for("a pod waits in its init container", PATIENCE, || async {
@@ -355,7 +355,7 @@ async fn operands_become_ready_and_the_node_shows_it() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_new_driver_pauses_the_others_and_mig_follows_its_protocol() -> anyhow::Result<()> {
-    let lab = Lab::for_test("gpusim-pause", nodes::gpu_nodes(1)).await?;
+    let lab = Lab::bare("gpusim-pause", nodes::gpu_nodes(1), |_| {}).await?;
     install(&lab).await?;
     lab.apply(&daemon_set(
         "nvidia-mig-manager",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tessera_e2e::lab::Lab;
 
 async fn lab(name: &str) -> Lab {
-    Lab::for_test(name, Vec::new()).await.unwrap()
+    Lab::bare(name, Vec::new(), |_| {}).await.unwrap()
 }
 
 #[tokio::test]
