@@ -54,7 +54,13 @@ pub struct Objects {
 impl Objects {
     /// For the apply engine, in the order of application: what pods read comes before them.
     pub fn into_desired(self) -> Result<Desired, SerializeError> {
-        let Self { config_maps, services, daemon_sets, monitors, keep } = self;
+        let Self {
+            config_maps,
+            services,
+            daemon_sets,
+            monitors,
+            keep,
+        } = self;
         let mut desired = Desired::new();
         for object in &config_maps {
             desired.add(object)?;
@@ -88,20 +94,33 @@ pub fn build(wanted: &Validated) -> Objects {
     }
     match &wanted.exporter {
         Wanted::On(exporter) => {
-            objects.config_maps.push(exporter::metrics(&wanted.common, exporter));
-            objects.services.extend(exporter::services(&wanted.common, exporter));
-            objects.daemon_sets.push(exporter::daemon_set(wanted, exporter));
+            objects
+                .config_maps
+                .push(exporter::metrics(&wanted.common, exporter));
+            objects
+                .services
+                .extend(exporter::services(&wanted.common, exporter));
+            objects
+                .daemon_sets
+                .push(exporter::daemon_set(wanted, exporter));
             if exporter.monitor {
-                objects.monitors.push(monitor::monitor(&wanted.common, &exporter.policy.service_monitor));
+                objects.monitors.push(monitor::monitor(
+                    &wanted.common,
+                    &exporter.policy.service_monitor,
+                ));
             }
         }
-        Wanted::Unusable(_) => objects.keep.extend([component::EXPORTER, component::MONITOR]),
+        Wanted::Unusable(_) => objects
+            .keep
+            .extend([component::EXPORTER, component::MONITOR]),
         Wanted::Off => {}
     }
     match &wanted.node_status {
         Wanted::On(exporter) => {
             objects.services.push(node_status::service(&wanted.common));
-            objects.daemon_sets.push(node_status::daemon_set(wanted, exporter));
+            objects
+                .daemon_sets
+                .push(node_status::daemon_set(wanted, exporter));
         }
         Wanted::Unusable(_) => objects.keep.push(component::NODE_STATUS),
         Wanted::Off => {}
@@ -118,7 +137,11 @@ fn meta(common: &Common, name: &str, app: &str, component: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: Some(common.namespace.clone()),
-        labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+        labels: Some(
+            labels
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        ),
         ..ObjectMeta::default()
     }
 }
@@ -145,9 +168,12 @@ fn service(meta: ObjectMeta, app: &str, port_name: &str, port: i32) -> Service {
 
 /// Annotations by which a Prometheus without the operator finds a Service (as NVIDIA's have them).
 fn scrape_annotations(port: i32) -> BTreeMap<String, String> {
-    [("prometheus.io/scrape", "true".to_owned()), ("prometheus.io/port", port.to_string())]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+    [
+        ("prometheus.io/scrape", "true".to_owned()),
+        ("prometheus.io/port", port.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
 }
 
 /// Nodes with this label.
@@ -158,9 +184,15 @@ fn nodes(label: &str) -> BTreeMap<String, String> {
 /// Adds the wait for the toolkit to an operand.
 fn wait_for_toolkit(operand: &mut template::Operand, wait: Option<&WaitForToolkit>) {
     if let Some(wait) = wait {
-        operand.init_containers.push(template::wait_for_file("toolkit", &wait.image.to_string(), &wait.pull_policy));
+        operand.init_containers.push(template::wait_for_file(
+            "toolkit",
+            &wait.image.to_string(),
+            &wait.pull_policy,
+        ));
         operand.volumes.push(template::validations_volume());
-        operand.pull_secrets.extend(wait.pull_secrets.iter().cloned());
+        operand
+            .pull_secrets
+            .extend(wait.pull_secrets.iter().cloned());
     }
 }
 

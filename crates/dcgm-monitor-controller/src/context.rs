@@ -19,7 +19,7 @@ use crate::{metrics_source::UserMap, observe::Expected};
 
 /// What is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
+pub(crate) enum Key {
     /// The active policy: all objects and the status.
     Policy,
     /// The labels of one node.
@@ -27,38 +27,38 @@ pub enum Key {
 }
 
 /// What a reconcile works with.
-pub struct Context {
+pub(crate) struct Context {
     /// Namespace of the operands.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Keys to look at.
-    pub queue: Queue<Key>,
+    pub(crate) queue: Queue<Key>,
     /// The policies.
-    pub policies: Policies,
+    pub(crate) policies: Policies,
     /// All nodes.
-    pub nodes: Store<NodeFacts>,
+    pub(crate) nodes: Store<NodeFacts>,
     /// Pods of our operands.
-    pub pods: Store<PodFacts>,
+    pub(crate) pods: Store<PodFacts>,
     /// Our DaemonSets.
-    pub daemon_sets: Store<Owned>,
+    pub(crate) daemon_sets: Store<Owned>,
     /// Our ConfigMaps.
-    pub config_maps: Store<Owned>,
+    pub(crate) config_maps: Store<Owned>,
     /// ConfigMaps of others in our namespace.
-    pub user_maps: Store<UserMap>,
+    pub(crate) user_maps: Store<UserMap>,
     /// ServiceMonitors, where they exist.
-    pub monitors: Presence,
+    pub(crate) monitors: Presence,
     /// Writes objects.
-    pub applier: Applier,
+    pub(crate) applier: Applier,
     /// Writes the status.
-    pub status: StatusWriter,
+    pub(crate) status: StatusWriter,
     /// Writes node labels.
-    pub labels: NodeLabels,
+    pub(crate) labels: NodeLabels,
     /// What changes between reconciles.
-    pub memory: std::sync::Arc<Memory>,
+    pub(crate) memory: std::sync::Arc<Memory>,
 }
 
 /// What is remembered to spare work, never to decide by.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     nodes_version: AtomicU64,
     labelled_for: Mutex<Option<String>>,
     expected: Mutex<Option<(u64, String, Expected)>>,
@@ -66,12 +66,12 @@ pub struct Memory {
 
 impl Memory {
     /// Something that matters has changed on a node.
-    pub fn nodes_changed(&self) {
+    pub(crate) fn nodes_changed(&self) {
         self.nodes_version.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the nodes' labels were last looked at for another policy than `hash`.
-    pub fn is_new_policy(&self, hash: &str) -> bool {
+    pub(crate) fn is_new_policy(&self, hash: &str) -> bool {
         let mut last = self.labelled_for.lock();
         let new = last.as_deref() != Some(hash);
         if new {
@@ -81,7 +81,7 @@ impl Memory {
     }
 
     /// What the nodes let expect, counted again only when a node or the policy has changed.
-    pub fn expected(&self, hash: &str, count: impl FnOnce() -> Expected) -> Expected {
+    pub(crate) fn expected(&self, hash: &str, count: impl FnOnce() -> Expected) -> Expected {
         let version = self.nodes_version.load(Ordering::Relaxed);
         let mut known = self.expected.lock();
         match known.as_ref() {

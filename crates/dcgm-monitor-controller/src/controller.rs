@@ -75,7 +75,14 @@ fn nodes(process: &mut Process, queue: &Queue<Key>, memory: &Arc<Memory>) -> Sto
     watch_nodes(process, move |change| {
         let old = change.old.as_deref();
         let new = change.new.as_deref();
-        let essence = |node: &NodeFacts| (node.labels.clone(), node.owned_labels.clone(), node.taints.clone(), node.deleting);
+        let essence = |node: &NodeFacts| {
+            (
+                node.labels.clone(),
+                node.owned_labels.clone(),
+                node.taints.clone(),
+                node.deleting,
+            )
+        };
         if old.map(essence) != new.map(essence) {
             memory.nodes_changed();
             queue.wake(Key::Node(change.key.name.clone()));
@@ -84,16 +91,33 @@ fn nodes(process: &mut Process, queue: &Queue<Key>, memory: &Arc<Memory>) -> Sto
     })
 }
 
-fn monitors(process: &mut Process, applier: &mut Applier, namespace: &str, queue: &Queue<Key>) -> Presence {
+fn monitors(
+    process: &mut Process,
+    applier: &mut Applier,
+    namespace: &str,
+    queue: &Queue<Key>,
+) -> Presence {
     let kind = applier.prepare::<ServiceMonitor>(true, on_change::<Owned>(queue));
-    follow_optional(process, applier, kind, service_monitor::CRD, namespace, wake(queue))
+    follow_optional(
+        process,
+        applier,
+        kind,
+        service_monitor::CRD,
+        namespace,
+        wake(queue),
+    )
 }
 
 /// Pods of our own operands only.
 fn pods(process: &mut Process, namespace: &str, queue: &Queue<Key>) -> Store<PodFacts> {
     let api: Api<Pod> = Api::namespaced(process.client(), namespace);
     let config = watcher::Config::default().labels(&format!("{}={NAME}", label::MANAGED_BY));
-    process.watch(api, config, |pod| Some(PodFacts::from_pod(pod)), on_change(queue))
+    process.watch(
+        api,
+        config,
+        |pod| Some(PodFacts::from_pod(pod)),
+        on_change(queue),
+    )
 }
 
 /// Any ConfigMap that is not ours may be the one that a policy names.

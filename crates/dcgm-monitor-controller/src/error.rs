@@ -16,16 +16,34 @@ pub enum Error {
     Build(#[from] SerializeError),
     /// An object could not be applied or removed.
     #[error(transparent)]
-    Apply(#[from] WriteError),
+    Apply(Box<WriteError>),
     /// The status could not be written.
     #[error(transparent)]
-    Status(#[from] StatusError),
+    Status(Box<StatusError>),
     /// A node could not be labelled.
     #[error(transparent)]
-    Labels(#[from] LabelError),
+    Labels(Box<LabelError>),
     /// This replica no longer leads.
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        Self::Apply(Box::new(error))
+    }
+}
+
+impl From<StatusError> for Error {
+    fn from(error: StatusError) -> Self {
+        Self::Status(Box::new(error))
+    }
+}
+
+impl From<LabelError> for Error {
+    fn from(error: LabelError) -> Self {
+        Self::Labels(Box::new(error))
+    }
 }
 
 impl Classify for Error {

@@ -50,7 +50,7 @@ impl fmt::Display for CsvError {
                 f,
                 "three columns (field, type, help) are needed, not {found}; a help with a comma in it must stand in double quotes"
             ),
-            Problem::Type(found) => write!(f, "unknown type `{}`: use gauge, counter or label", shorten(found)),
+            Problem::Type(found) => write!(f, "unknown type `{}` (use gauge, counter or label)", shorten(found)),
             Problem::Name(found) => write!(f, "`{}` is not a DCGM field: names begin with DCGM_FI_ or DCGM_EXP_", shorten(found)),
             Problem::BareQuote => f.write_str("a double quote within a value; a quoted value must begin right after the comma, without a blank"),
             Problem::OpenQuote => f.write_str("a quoted value that does not end where its column ends"),
@@ -73,9 +73,15 @@ fn shorten(text: &str) -> String {
 /// Checks a metrics file. Returns the number of metrics, or the first line that the exporter could not read.
 pub fn check(text: &str) -> Result<usize, CsvError> {
     let mut metrics = 0;
-    let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    let mut lines = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line));
     while let Some((number, line)) = lines.next() {
-        let fail = |problem| CsvError { line: number, problem };
+        let fail = |problem| CsvError {
+            line: number,
+            problem,
+        };
         if line.chars().any(|c| c.is_control() && c != '\t') {
             return Err(fail(Problem::NotText));
         }
@@ -87,7 +93,10 @@ pub fn check(text: &str) -> Result<usize, CsvError> {
         metrics += 1;
     }
     if metrics == 0 {
-        return Err(CsvError { line: 0, problem: Problem::Empty });
+        return Err(CsvError {
+            line: 0,
+            problem: Problem::Empty,
+        });
     }
     Ok(metrics)
 }
@@ -112,7 +121,12 @@ fn check_record(record: &[String]) -> Result<(), Problem> {
 /// DCGM's and the exporter's own names, and the lower-case ones of DCGM 1 that the exporter still maps.
 fn is_field(name: &str) -> bool {
     let rest_is = |prefix: &str, accepted: fn(char) -> bool| {
-        name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| accepted(c) || c == '_' || c.is_ascii_digit()))
+        name.strip_prefix(prefix).is_some_and(|rest| {
+            !rest.is_empty()
+                && rest
+                    .chars()
+                    .all(|c| accepted(c) || c == '_' || c.is_ascii_digit())
+        })
     };
     let upper = |c: char| c.is_ascii_uppercase();
     let lower = |c: char| c.is_ascii_lowercase();
@@ -120,7 +134,10 @@ fn is_field(name: &str) -> bool {
 }
 
 /// One record that begins with `line`; a quoted value may take further `lines`.
-fn record<'a>(line: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> Result<Vec<String>, Problem> {
+fn record<'a>(
+    line: &str,
+    lines: &mut impl Iterator<Item = (usize, &'a str)>,
+) -> Result<Vec<String>, Problem> {
     let mut values = Vec::new();
     let mut rest = line.to_owned();
     loop {
@@ -143,7 +160,10 @@ fn record<'a>(line: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) ->
         let (value, after) = loop {
             if let Some(end) = closing_quote(&open) {
                 let (value, after) = open.split_at(end);
-                break (value.replace("\"\"", "\""), after.trim_start_matches('"').to_owned());
+                break (
+                    value.replace("\"\"", "\""),
+                    after.trim_start_matches('"').to_owned(),
+                );
             }
             let (_, next) = lines.next().ok_or(Problem::OpenQuote)?;
             open.push('\n');
@@ -151,7 +171,7 @@ fn record<'a>(line: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) ->
         };
         values.push(value);
         match after.strip_prefix(',') {
-            Some(more) => rest = more.to_owned(),
+            Some(more) => more.clone_into(&mut rest),
             None if after.is_empty() => return Ok(values),
             None => return Err(Problem::OpenQuote),
         }
@@ -177,10 +197,19 @@ mod tests {
     fn what_the_exporter_reads() {
         let cases = [
             ("DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).", 1),
-            ("# comment, with, many, columns\n\nDCGM_FI_DEV_DEC_UTIL ,     gauge, Decoder\n", 1),
+            (
+                "# comment, with, many, columns\n\nDCGM_FI_DEV_DEC_UTIL ,     gauge, Decoder\n",
+                1,
+            ),
             ("DCGM_FI_DEV_GPU_TEMP,gauge,\"temperature, in C\"", 1),
-            ("DCGM_FI_DEV_GPU_TEMP,gauge,\"the \"\"hot\"\" one\"\nDCGM_FI_DRIVER_VERSION,label,", 2),
-            ("DCGM_EXP_XID_ERRORS_COUNT,gauge,x\r\nDCGM_FI_PROF_SM_ACTIVE,gauge,y\r\n", 2),
+            (
+                "DCGM_FI_DEV_GPU_TEMP,gauge,\"the \"\"hot\"\" one\"\nDCGM_FI_DRIVER_VERSION,label,",
+                2,
+            ),
+            (
+                "DCGM_EXP_XID_ERRORS_COUNT,gauge,x\r\nDCGM_FI_PROF_SM_ACTIVE,gauge,y\r\n",
+                2,
+            ),
             ("dcgm_sm_clock,gauge,SM clock", 1),
         ];
         for (text, metrics) in cases {
@@ -193,18 +222,54 @@ mod tests {
         let cases = [
             ("", "no metric in it"),
             ("# only\n#comments\n", "no metric in it"),
-            ("DCGM_FI_DEV_GPU_TEMP, gauge", "line 1: three columns (field, type, help) are needed, not 2"),
-            ("\n\nDCGM_FI_DEV_GPU_TEMP, gauge, temperature, in C", "line 3: three columns (field, type, help) are needed, not 4"),
-            ("DCGM_FI_DEV_GPU_TEMP, guage, temperature", "line 1: unknown type `guage`"),
-            ("DCGM_FI_DEV_GPU_TEMP, gauge, a\nDCGM_DEV_X, gauge, b", "line 2: `DCGM_DEV_X` is not a DCGM field"),
-            ("DCGM_FI_, gauge, a", "line 1: `DCGM_FI_` is not a DCGM field"),
-            (" # a comment, that, is none", "line 1: `# a comment` is not a DCGM field"),
-            ("   ", "line 1: three columns (field, type, help) are needed, not 1"),
-            ("DCGM_FI_DEV_GPU_TEMP, gauge, \"a, b\"", "line 1: a double quote within a value"),
-            ("DCGM_FI_DEV_GPU_TEMP,gauge,\"a, b", "line 1: a quoted value that does not end"),
-            ("DCGM_FI_DEV_GPU_TEMP,gauge,\"a\" b", "line 1: a quoted value that does not end"),
-            ("DCGM_FI_DEV_GPU_TEMP,gauge,\"a\nb\"", "line 1: a help text of several lines"),
-            ("DCGM_FI_DEV_GPU_TEMP,gauge,a\n\u{0}\u{1}", "line 2: control characters"),
+            (
+                "DCGM_FI_DEV_GPU_TEMP, gauge",
+                "line 1: three columns (field, type, help) are needed, not 2",
+            ),
+            (
+                "\n\nDCGM_FI_DEV_GPU_TEMP, gauge, temperature, in C",
+                "line 3: three columns (field, type, help) are needed, not 4",
+            ),
+            (
+                "DCGM_FI_DEV_GPU_TEMP, guage, temperature",
+                "line 1: unknown type `guage`",
+            ),
+            (
+                "DCGM_FI_DEV_GPU_TEMP, gauge, a\nDCGM_DEV_X, gauge, b",
+                "line 2: `DCGM_DEV_X` is not a DCGM field",
+            ),
+            (
+                "DCGM_FI_, gauge, a",
+                "line 1: `DCGM_FI_` is not a DCGM field",
+            ),
+            (
+                " # a comment, that, is none",
+                "line 1: `# a comment` is not a DCGM field",
+            ),
+            (
+                "   ",
+                "line 1: three columns (field, type, help) are needed, not 1",
+            ),
+            (
+                "DCGM_FI_DEV_GPU_TEMP, gauge, \"a, b\"",
+                "line 1: a double quote within a value",
+            ),
+            (
+                "DCGM_FI_DEV_GPU_TEMP,gauge,\"a, b",
+                "line 1: a quoted value that does not end",
+            ),
+            (
+                "DCGM_FI_DEV_GPU_TEMP,gauge,\"a\" b",
+                "line 1: a quoted value that does not end",
+            ),
+            (
+                "DCGM_FI_DEV_GPU_TEMP,gauge,\"a\nb\"",
+                "line 1: a help text of several lines",
+            ),
+            (
+                "DCGM_FI_DEV_GPU_TEMP,gauge,a\n\u{0}\u{1}",
+                "line 2: control characters",
+            ),
         ];
         for (text, message) in cases {
             let error = check(text).unwrap_err().to_string();
@@ -214,10 +279,20 @@ mod tests {
 
     #[test]
     fn garbage_never_panics_and_long_values_are_cut() {
-        for text in ["\"", "\"\"", ",", "\"\",\"\",\"\"", "é,ü,\"ß\"", "\"a\"\"", ",,,,,,,"] {
+        for text in [
+            "\"",
+            "\"\"",
+            ",",
+            "\"\",\"\",\"\"",
+            "é,ü,\"ß\"",
+            "\"a\"\"",
+            ",,,,,,,",
+        ] {
             assert!(check(text).is_err(), "{text:?}");
         }
-        let error = check(&format!("{},gauge,x", "é".repeat(5000))).unwrap_err().to_string();
+        let error = check(&format!("{},gauge,x", "é".repeat(5000)))
+            .unwrap_err()
+            .to_string();
         assert!(error.len() < 300, "{error}");
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 
 /// What is known before anything is written.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The policies.
     pub resolution: Resolution,
     /// Policies that cannot be read.
@@ -31,6 +31,8 @@ pub struct Observed {
     pub user_metrics: Option<Arc<UserMap>>,
     /// What our own metrics ConfigMap holds.
     pub last_metrics: Option<MetricsFile>,
+    /// The host engine's DaemonSet exists.
+    pub engine_exists: bool,
     /// ServiceMonitors exist as a kind.
     pub monitor_present: bool,
     /// ... and ours are known.
@@ -67,22 +69,36 @@ pub struct Expected {
 
 /// Each component's label of nodes, and its DaemonSet.
 pub(crate) const OPERANDS: [(&str, &str, &str); 3] = [
-    (component::EXPORTER, label::DEPLOY_DCGM_EXPORTER, app::DCGM_EXPORTER),
+    (
+        component::EXPORTER,
+        label::DEPLOY_DCGM_EXPORTER,
+        app::DCGM_EXPORTER,
+    ),
     (component::ENGINE, label::DEPLOY_DCGM, app::DCGM),
-    (component::NODE_STATUS, label::DEPLOY_NODE_STATUS_EXPORTER, app::NODE_STATUS_EXPORTER),
+    (
+        component::NODE_STATUS,
+        label::DEPLOY_NODE_STATUS_EXPORTER,
+        app::NODE_STATUS_EXPORTER,
+    ),
 ];
 
 impl Observed {
     /// Reads.
-    pub fn read(context: &Context) -> Self {
+    pub(crate) fn read(context: &Context) -> Self {
         let resolution = context.policies.resolve();
-        let wanted = resolution.active.as_ref().and_then(|active| active.effective.dcgm_exporter.metrics_config.clone());
+        let wanted = resolution
+            .active
+            .as_ref()
+            .and_then(|active| active.effective.dcgm_exporter.metrics_config.clone());
         let key = |name: &str| ObjectKey::namespaced(&context.namespace, name);
-        let own = context.config_maps.get(&key(config_map::DCGM_EXPORTER_METRICS));
+        let own = context
+            .config_maps
+            .get(&key(config_map::DCGM_EXPORTER_METRICS));
         Self {
             user_metrics: wanted.and_then(|name| context.user_maps.get(&key(&name))),
             last_metrics: own.and_then(|own| MetricsFile::read_back(&own.decode::<ConfigMap>()?)),
             unreadable: context.policies.unreadable(),
+            engine_exists: context.daemon_sets.get(&key(app::DCGM)).is_some(),
             monitor_present: context.monitors.is_present(),
             monitor_usable: context.monitors.is_usable(),
             resolution,
@@ -90,11 +106,12 @@ impl Observed {
     }
 
     /// For validation.
-    pub fn facts<'a>(&'a self, namespace: &'a str) -> Facts<'a> {
+    pub(crate) fn facts<'a>(&'a self, namespace: &'a str) -> Facts<'a> {
         Facts {
             namespace,
             user_metrics: self.user_metrics.as_deref(),
             last_metrics: self.last_metrics.as_ref(),
+            engine_exists: self.engine_exists,
             monitor_present: self.monitor_present,
             monitor_usable: self.monitor_usable,
         }
@@ -103,10 +120,12 @@ impl Observed {
 
 impl Progress {
     /// Reads.
-    pub fn read(context: &Context, policy: &EffectivePolicy, hash: &str) -> Self {
+    pub(crate) fn read(context: &Context, policy: &EffectivePolicy, hash: &str) -> Self {
         let key = |name: &str| ObjectKey::namespaced(&context.namespace, name);
         let rollout = |name: &str| Rollout::of_owned(context.daemon_sets.get(&key(name))?.as_ref());
-        let rollouts = OPERANDS.iter().filter_map(|(component, _, name)| Some((*component, rollout(name)?)));
+        let rollouts = OPERANDS
+            .iter()
+            .filter_map(|(component, _, name)| Some((*component, rollout(name)?)));
         let mut pods: BTreeMap<String, Vec<Arc<PodFacts>>> = BTreeMap::new();
         for pod in context.pods.values() {
             pods.entry(pod.component.clone()).or_default().push(pod);
@@ -115,8 +134,12 @@ impl Progress {
         Self {
             rollouts: rollouts.collect(),
             pods,
-            expected: context.memory.expected(hash, || Expected::count(&context.nodes.values(), policy)),
-            monitor_live: monitors.get(&key(service::NVIDIA_DCGM_EXPORTER)).is_some_and(|monitor| !monitor.deleting),
+            expected: context
+                .memory
+                .expected(hash, || Expected::count(&context.nodes.values(), policy)),
+            monitor_live: monitors
+                .get(&key(service::NVIDIA_DCGM_EXPORTER))
+                .is_some_and(|monitor| !monitor.deleting),
             monitor_trouble: monitors.trouble(),
         }
     }
@@ -126,19 +149,31 @@ impl Expected {
     /// Counts.
     pub fn count(nodes: &[Arc<NodeFacts>], policy: &EffectivePolicy) -> Self {
         let mut expected = Self::default();
-        for node in nodes.iter().filter(|node| !node.deleting && is_gpu_node(node, policy)) {
+        for node in nodes
+            .iter()
+            .filter(|node| !node.deleting && is_gpu_node(node, policy))
+        {
             expected.gpu_nodes += 1;
             let wanted = desired_labels(node, Some(policy)).apply;
             for (component, key, _) in OPERANDS {
                 match node.label(key) {
                     Some("true") => *expected.labelled.entry(component).or_default() += 1,
-                    None if wanted.contains_key(key) => *expected.unlabelled.entry(component).or_default() += 1,
+                    None if wanted.contains_key(key) => {
+                        *expected.unlabelled.entry(component).or_default() += 1;
+                    }
                     Some(_) | None => {}
                 }
             }
             if let Some(taint) = untolerated(&node.taints, &policy.daemonsets.tolerations) {
-                let value = taint.value.as_deref().map(|value| format!("={value}")).unwrap_or_default();
-                expected.tainted.push((node.name.clone(), format!("{}{value}:{}", taint.key, taint.effect)));
+                let value = taint
+                    .value
+                    .as_deref()
+                    .map(|value| format!("={value}"))
+                    .unwrap_or_default();
+                expected.tainted.push((
+                    node.name.clone(),
+                    format!("{}{value}:{}", taint.key, taint.effect),
+                ));
             }
         }
         expected.tainted.sort();

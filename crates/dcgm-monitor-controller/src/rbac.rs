@@ -13,10 +13,19 @@ const WATCH: [&str; 2] = ["list", "watch"];
 pub fn rights() -> Rights {
     process_rights(crate::NAME)
         // `get` is the fresh read after a conflict of the status writer.
-        .cluster(rule("nvidia.com", &["clusterpolicies"], &["get", "list", "watch"]))
+        .cluster(rule(
+            "nvidia.com",
+            &["clusterpolicies"],
+            &["get", "list", "watch"],
+        ))
         .cluster(rule("nvidia.com", &["clusterpolicies/status"], &["patch"]))
         .cluster(rule("", &["nodes"], &["list", "watch", "patch"]))
-        .cluster(named_rule("apiextensions.k8s.io", &["customresourcedefinitions"], &[service_monitor::CRD], &WATCH))
+        .cluster(named_rule(
+            "apiextensions.k8s.io",
+            &["customresourcedefinitions"],
+            &[service_monitor::CRD],
+            &WATCH,
+        ))
         .namespaced(rule("apps", &["daemonsets"], &OWN))
         .namespaced(rule("", &["configmaps", "services"], &OWN))
         .namespaced(rule("", &["pods"], &WATCH))
@@ -30,9 +39,19 @@ mod tests {
         let rights = super::rights();
         for rule in rights.cluster.iter().chain(&rights.namespaced) {
             let resources = rule.resources.clone().unwrap_or_default();
-            let all = [rule.verbs.clone(), resources.clone(), rule.api_groups.clone().unwrap_or_default()].concat();
+            let all = [
+                rule.verbs.clone(),
+                resources.clone(),
+                rule.api_groups.clone().unwrap_or_default(),
+            ]
+            .concat();
             assert!(!all.iter().any(|text| text == "*"), "{rule:?}");
-            assert!(!resources.iter().any(|r| r.contains("secrets") || r.contains("roles") || r.contains("exec")), "{rule:?}");
+            assert!(
+                !resources
+                    .iter()
+                    .any(|r| r.contains("secrets") || r.contains("roles") || r.contains("exec")),
+                "{rule:?}"
+            );
         }
     }
 }

@@ -37,25 +37,48 @@ impl Controller {
         self.look_at_nodes(&hash);
         let wanted = validate(&active.effective, observed.facts(&context.namespace));
         let desired = build(&wanted).into_desired()?;
-        let applied = context.applier.apply(term, Scope::All, &active.owners, desired).await?;
+        let applied = context
+            .applier
+            .apply(term, Scope::All, &active.owners, desired)
+            .await?;
         let progress = Progress::read(context, &active.effective, &hash);
-        let slice = status::slice(&active.effective, &wanted, &observed, &progress, &applied.failed);
-        let later = context.status.report(term, active, &slice).await?;
-        let marks = context.status.mark_ignored(term, &observed.resolution.ignored).await?;
+        let slice = status::slice(
+            &active.effective,
+            &wanted,
+            observed.monitor_present,
+            &progress,
+            &applied.failed,
+        );
+        let later = Box::pin(context.status.report(term, active, &slice)).await?;
+        let marks = context
+            .status
+            .mark_ignored(term, &observed.resolution.ignored)
+            .await?;
         match applied.first_error() {
             Some(error) => Err(error.into()),
-            None => Ok(status::outcome(&slice, [later, marks].into_iter().flatten().min())),
+            None => Ok(status::outcome(
+                &slice,
+                [later, marks].into_iter().flatten().min(),
+            )),
         }
     }
 
     /// Nothing is wanted. But a policy that cannot be read may want everything: then nothing is touched.
     async fn no_policy(&self, term: &Term, observed: &Observed) -> Result<Outcome, Error> {
         if let Some((name, why)) = observed.unreadable.first() {
-            return Ok(Outcome::Blocked { reason: format!("ClusterPolicy {name} cannot be read: {why}") });
+            return Ok(Outcome::Blocked {
+                reason: format!("ClusterPolicy {name} cannot be read: {why}"),
+            });
         }
         self.look_at_nodes("");
-        let applied = self.context.applier.apply(term, Scope::All, &[], Desired::new()).await?;
-        applied.first_error().map_or(Ok(Outcome::Ready), |error| Err(error.into()))
+        let applied = self
+            .context
+            .applier
+            .apply(term, Scope::All, &[], Desired::new())
+            .await?;
+        applied
+            .first_error()
+            .map_or(Ok(Outcome::Ready), |error| Err(error.into()))
     }
 
     /// Another policy may want other labels of every node.
@@ -80,7 +103,10 @@ impl Controller {
         let policy = resolution.active.as_ref().map(|active| &active.effective);
         Ok(match context.labels.reconcile(term, &node, policy).await? {
             None => Outcome::Ready,
-            Some(delay) => Outcome::Progressing { reason: "labels are missing".to_owned(), requeue: Some(delay) },
+            Some(delay) => Outcome::Progressing {
+                reason: "labels are missing".to_owned(),
+                requeue: Some(delay),
+            },
         })
     }
 }
@@ -94,13 +120,19 @@ impl Reconciler for Controller {
     }
 
     fn keys(&self) -> Vec<Key> {
-        let nodes = self.context.nodes.list().into_iter().map(|(key, _)| Key::Node(key.name));
+        let nodes = self
+            .context
+            .nodes
+            .list()
+            .into_iter()
+            .map(|(key, _)| Key::Node(key.name));
         std::iter::once(Key::Policy).chain(nodes).collect()
     }
 
     async fn reconcile(&self, key: &Key, term: &Term) -> Result<Outcome, Error> {
         match key {
-            Key::Policy => self.policy(term).await,
+            // Large: it holds all that is built and sent.
+            Key::Policy => Box::pin(self.policy(term)).await,
             Key::Node(name) => self.node(term, name).await,
         }
     }

@@ -13,7 +13,14 @@ pub const CRD: &str = "servicemonitors.monitoring.coreos.com";
 
 /// Which Services are scraped, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[kube(group = "monitoring.coreos.com", version = "v1", kind = "ServiceMonitor", namespaced, schema = "disabled", derive = "PartialEq")]
+#[kube(
+    group = "monitoring.coreos.com",
+    version = "v1",
+    kind = "ServiceMonitor",
+    namespaced,
+    schema = "disabled",
+    derive = "PartialEq"
+)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceMonitorSpec {
     /// Label of the Service whose value becomes label `job`.
@@ -71,16 +78,24 @@ pub fn duration(value: &ScrapeDuration) -> String {
         return value.as_str().to_owned();
     }
     let millis = value.as_duration().as_millis();
-    if millis % 1000 == 0 { format!("{}s", millis / 1000) } else { format!("{millis}ms") }
+    if millis.is_multiple_of(1000) {
+        format!("{}s", millis / 1000)
+    } else {
+        format!("{millis}ms")
+    }
 }
 
 fn is_prometheus(text: &str) -> bool {
     let mut rest = text;
     for unit in ["y", "w", "d", "h", "m", "s", "ms"] {
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
         let (number, tail) = rest.split_at(end);
         // `m` is also how `ms` begins.
-        let cut = tail.strip_prefix(unit).filter(|after| after.is_empty() || after.starts_with(|c: char| c.is_ascii_digit()));
+        let cut = tail
+            .strip_prefix(unit)
+            .filter(|after| after.is_empty() || after.starts_with(|c: char| c.is_ascii_digit()));
         if let (false, Some(after)) = (number.is_empty(), cut) {
             rest = after;
         }

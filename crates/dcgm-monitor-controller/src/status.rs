@@ -18,7 +18,7 @@ use tessera_runtime::{
 
 use crate::{
     build::component,
-    observe::{OPERANDS, Observed, Progress},
+    observe::{OPERANDS, Progress},
     service_monitor,
     validate::{Validated, Wanted},
 };
@@ -38,7 +38,7 @@ struct Judged<'a> {
 pub fn slice(
     policy: &EffectivePolicy,
     wanted: &Validated,
-    observed: &Observed,
+    monitor_kind_exists: bool,
     progress: &Progress,
     failed: &[WriteError],
 ) -> Slice {
@@ -46,7 +46,7 @@ pub fn slice(
     Slice {
         findings: vec![
             exporter_ready(policy, wanted, &judged, progress, failed),
-            monitoring_ready(policy, wanted, observed, progress, failed),
+            monitoring_ready(policy, wanted, monitor_kind_exists, progress, failed),
         ],
         component: component_status(policy, wanted, &judged, progress),
     }
@@ -54,33 +54,66 @@ pub fn slice(
 
 /// What the log says, and when to look again.
 pub fn outcome(slice: &Slice, requeue: Option<Duration>) -> Outcome {
-    let open = slice.findings.iter().find(|finding| finding.status != ConditionStatus::True);
+    let open = slice
+        .findings
+        .iter()
+        .find(|finding| finding.status != ConditionStatus::True);
     match open {
         None if requeue.is_none() => Outcome::Ready,
-        None => Outcome::Progressing { reason: "the report waits for its turn".to_owned(), requeue },
+        None => Outcome::Progressing {
+            reason: "the report waits for its turn".to_owned(),
+            requeue,
+        },
         Some(finding) if finding.reason == Reason::InvalidSpec && requeue.is_none() => {
-            Outcome::Blocked { reason: finding.message.clone() }
+            Outcome::Blocked {
+                reason: finding.message.clone(),
+            }
         }
-        Some(finding) => Outcome::Progressing { reason: format!("{}: {}", finding.component, finding.reason), requeue },
+        Some(finding) => Outcome::Progressing {
+            reason: format!("{}: {}", finding.component, finding.reason),
+            requeue,
+        },
     }
 }
 
-fn judged<'a>(policy: &'a EffectivePolicy, wanted: &Validated, progress: &Progress) -> Vec<Judged<'a>> {
+fn judged<'a>(
+    policy: &'a EffectivePolicy,
+    wanted: &Validated,
+    progress: &Progress,
+) -> Vec<Judged<'a>> {
     let on = |component: &str| match component {
-        component::EXPORTER => (matches!(wanted.exporter, Wanted::On(_)), &policy.dcgm_exporter.operand),
+        component::EXPORTER => (
+            matches!(wanted.exporter, Wanted::On(_)),
+            &policy.dcgm_exporter.operand,
+        ),
         component::ENGINE => (matches!(wanted.engine, Wanted::On(_)), &policy.dcgm.operand),
-        _ => (matches!(wanted.node_status, Wanted::On(_)), &policy.node_status_exporter.operand),
+        _ => (
+            matches!(wanted.node_status, Wanted::On(_)),
+            &policy.node_status_exporter.operand,
+        ),
     };
     let mut judged = Vec::new();
     for (component, _, name) in OPERANDS {
-        let (true, operand) = on(component) else { continue };
+        let (true, operand) = on(component) else {
+            continue;
+        };
         let rollout = progress.rollouts.get(component);
-        let pods = progress.pods.get(component).map(Vec::as_slice).unwrap_or_default();
+        let pods = progress
+            .pods
+            .get(component)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         // A pod of an OnDelete DaemonSet is old until somebody deletes it: that is what the user asked for.
         let wait = policy.daemonsets.update_strategy != effective::UpdateStrategy::OnDelete;
         let verdict = judge(name, rollout.copied().unwrap_or_default(), pods, wait);
         let verdict = with_nodes(component, name, verdict, progress);
-        judged.push(Judged { component, name, operand, verdict, exists: rollout.is_some() });
+        judged.push(Judged {
+            component,
+            name,
+            operand,
+            verdict,
+            exists: rollout.is_some(),
+        });
     }
     judged
 }
@@ -88,28 +121,49 @@ fn judged<'a>(policy: &'a EffectivePolicy, wanted: &Validated, progress: &Progre
 /// A DaemonSet that no node asks for is ready only if no node is about to ask.
 fn with_nodes(component: &str, name: &str, verdict: Verdict, progress: &Progress) -> Verdict {
     let expected = &progress.expected;
-    let count = |map: &std::collections::BTreeMap<&'static str, usize>| map.get(component).copied().unwrap_or(0);
+    let count = |map: &std::collections::BTreeMap<&'static str, usize>| {
+        map.get(component).copied().unwrap_or(0)
+    };
     let (unlabelled, labelled) = (count(&expected.unlabelled), count(&expected.labelled));
-    let not_ready = |reason, message| Verdict { ready: false, reason, message, ..verdict.clone() };
+    let not_ready = |reason, message| Verdict {
+        ready: false,
+        reason,
+        message,
+        ..verdict.clone()
+    };
     if verdict.ready && unlabelled > 0 {
-        let message = format!("DaemonSet {name}: {unlabelled} of {} GPU nodes are about to be labelled for it", expected.gpu_nodes);
+        let message = format!(
+            "DaemonSet {name}: {unlabelled} of {} GPU nodes are about to be labelled for it",
+            expected.gpu_nodes
+        );
         return not_ready(Reason::RollingOut, message);
     }
     if verdict.reason == Reason::NoGPUNodes && labelled > 0 {
         return match expected.tainted.first() {
             Some((_, taint)) if expected.tainted.len() >= labelled => {
-                let nodes: Vec<String> = expected.tainted.iter().take(NAMED).map(|(node, _)| node.clone()).collect();
+                let nodes: Vec<String> = expected
+                    .tainted
+                    .iter()
+                    .take(NAMED)
+                    .map(|(node, _)| node.clone())
+                    .collect();
                 let message = format!(
                     "DaemonSet {name}: every GPU node has a taint that it does not tolerate ({}: {taint}): add it to daemonsets.tolerations",
                     name_nodes(&nodes, expected.tainted.len())
                 );
                 not_ready(Reason::TaintsNotTolerated, message)
             }
-            _ => not_ready(Reason::RollingOut, format!("DaemonSet {name}: {labelled} nodes are about to get its pods")),
+            _ => not_ready(
+                Reason::RollingOut,
+                format!("DaemonSet {name}: {labelled} nodes are about to get its pods"),
+            ),
         };
     }
     if verdict.reason == Reason::NoGPUNodes && expected.gpu_nodes == 0 {
-        return Verdict { message: "no node has a GPU".to_owned(), ..verdict };
+        return Verdict {
+            message: "no node has a GPU".to_owned(),
+            ..verdict
+        };
     }
     verdict
 }
@@ -121,17 +175,30 @@ fn exporter_ready(
     progress: &Progress,
     failed: &[WriteError],
 ) -> Finding {
-    let unusable: Vec<&str> =
-        [wanted.exporter.unusable(), wanted.engine.unusable(), wanted.node_status.unusable()].into_iter().flatten().collect();
+    let unusable: Vec<&str> = [
+        wanted.exporter.unusable(),
+        wanted.engine.unusable(),
+        wanted.node_status.unusable(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let invalid = (!unusable.is_empty()).then(|| unusable.join("; "));
     if let Some(finding) = off_or_invalid(ExporterReady, policy, invalid.as_deref()) {
         return finding;
     }
-    if let Some(finding) = write_failed(ExporterReady, failed, |component| component != Some(component::MONITOR)) {
+    if let Some(finding) = write_failed(ExporterReady, failed, |component| {
+        component != Some(component::MONITOR)
+    }) {
         return finding;
     }
     if let Some(problem) = &wanted.metrics_problem {
-        return finding(ExporterReady, false, problem.reason, problem.message.clone());
+        return finding(
+            ExporterReady,
+            false,
+            problem.reason,
+            problem.message.clone(),
+        );
     }
     let mut open = judged.iter().filter(|one| !one.verdict.ready).peekable();
     if let Some(first) = open.peek() {
@@ -139,25 +206,41 @@ fn exporter_ready(
         let messages: Vec<&str> = open.map(|one| one.verdict.message.as_str()).collect();
         return finding(ExporterReady, false, reason, messages.join("; "));
     }
-    if progress.expected.gpu_nodes == 0 && judged.iter().any(|one| one.verdict.reason == Reason::NoGPUNodes) {
-        return finding(ExporterReady, true, Reason::NoGPUNodes, "no node has a GPU: pods start as soon as one joins");
+    if progress.expected.gpu_nodes == 0
+        && judged
+            .iter()
+            .any(|one| one.verdict.reason == Reason::NoGPUNodes)
+    {
+        return finding(
+            ExporterReady,
+            true,
+            Reason::NoGPUNodes,
+            "no node has a GPU: pods start as soon as one joins",
+        );
     }
-    let messages: Vec<&str> = judged.iter().map(|one| one.verdict.message.as_str()).collect();
+    let messages: Vec<&str> = judged
+        .iter()
+        .map(|one| one.verdict.message.as_str())
+        .collect();
     finding(ExporterReady, true, Reason::Ready, messages.join("; "))
 }
 
 fn monitoring_ready(
     policy: &EffectivePolicy,
     wanted: &Validated,
-    observed: &Observed,
+    monitor_kind_exists: bool,
     progress: &Progress,
     failed: &[WriteError],
 ) -> Finding {
     if let Some(finding) = off_or_invalid(MonitoringReady, policy, wanted.exporter.unusable()) {
         return finding;
     }
-    let monitor = format!("ServiceMonitor {}/{}", wanted.common.namespace, service::NVIDIA_DCGM_EXPORTER);
-    if !observed.monitor_present {
+    let monitor = format!(
+        "ServiceMonitor {}/{}",
+        wanted.common.namespace,
+        service::NVIDIA_DCGM_EXPORTER
+    );
+    if !monitor_kind_exists {
         let message = format!(
             "{monitor} is made as soon as the Prometheus operator's CRD {} is installed; until then metrics are at Service {}, port metrics",
             service_monitor::CRD,
@@ -165,12 +248,24 @@ fn monitoring_ready(
         );
         return finding(MonitoringReady, true, Reason::CRDNotInstalled, message);
     }
-    if let Some(finding) = write_failed(MonitoringReady, failed, |component| component == Some(component::MONITOR)) {
+    if let Some(finding) = write_failed(MonitoringReady, failed, |component| {
+        component == Some(component::MONITOR)
+    }) {
         return finding;
     }
     match (&progress.monitor_trouble, progress.monitor_live) {
-        (Some(trouble), _) => finding(MonitoringReady, false, Reason::ReconcileFailed, trouble.clone()),
-        (None, false) => finding(MonitoringReady, false, Reason::Progressing, format!("{monitor} is about to be made")),
+        (Some(trouble), _) => finding(
+            MonitoringReady,
+            false,
+            Reason::ReconcileFailed,
+            trouble.clone(),
+        ),
+        (None, false) => finding(
+            MonitoringReady,
+            false,
+            Reason::Progressing,
+            format!("{monitor} is about to be made"),
+        ),
         (None, true) => {
             let settings = &policy.dcgm_exporter.service_monitor;
             let message = format!(
@@ -178,37 +273,68 @@ fn monitoring_ready(
                 service::NVIDIA_DCGM_EXPORTER,
                 service_monitor::duration(&settings.interval)
             );
-            finding(MonitoringReady, true, Reason::ServiceMonitorApplied, message)
+            finding(
+                MonitoringReady,
+                true,
+                Reason::ServiceMonitorApplied,
+                message,
+            )
         }
     }
 }
 
-fn write_failed(condition: ComponentCondition, failed: &[WriteError], about: impl Fn(Option<&str>) -> bool) -> Option<Finding> {
-    let error = failed.iter().find(|error| about(error.component.as_deref()))?;
-    let reason = if error.class() == tessera_runtime::Class::Forbidden { Reason::Forbidden } else { Reason::ReconcileFailed };
+fn write_failed(
+    condition: ComponentCondition,
+    failed: &[WriteError],
+    about: impl Fn(Option<&str>) -> bool,
+) -> Option<Finding> {
+    let error = failed
+        .iter()
+        .find(|error| about(error.component.as_deref()))?;
+    let reason = if error.class() == tessera_runtime::Class::Forbidden {
+        Reason::Forbidden
+    } else {
+        Reason::ReconcileFailed
+    };
     Some(finding(condition, false, reason, error.to_string()))
 }
 
-fn component_status(policy: &EffectivePolicy, wanted: &Validated, judged: &[Judged<'_>], progress: &Progress) -> ComponentStatus {
-    let main = judged.iter().find(|one| one.component == component::EXPORTER);
+fn component_status(
+    policy: &EffectivePolicy,
+    wanted: &Validated,
+    judged: &[Judged<'_>],
+    progress: &Progress,
+) -> ComponentStatus {
+    let main = judged
+        .iter()
+        .find(|one| one.component == component::EXPORTER);
     let summary = match (&wanted.exporter, main) {
         (Wanted::Unusable(_), _) => "invalid".to_owned(),
-        (_, Some(main)) => format!("{}/{}", main.verdict.rollout.ready, main.verdict.rollout.desired),
+        (_, Some(main)) => format!(
+            "{}/{}",
+            main.verdict.rollout.ready, main.verdict.rollout.desired
+        ),
         _ => "disabled".to_owned(),
     };
-    let operands = judged.iter().filter(|one| one.exists).map(|one| OperandStatus {
-        name: one.name.to_owned(),
-        desired: one.verdict.rollout.desired,
-        ready: one.verdict.rollout.ready,
-        updated: one.verdict.rollout.updated,
-        version: Some(one.operand.image.version().to_owned()).filter(|version| !version.is_empty()),
-    });
+    let operands = judged
+        .iter()
+        .filter(|one| one.exists)
+        .map(|one| OperandStatus {
+            name: one.name.to_owned(),
+            desired: one.verdict.rollout.desired,
+            ready: one.verdict.rollout.ready,
+            updated: one.verdict.rollout.updated,
+            version: Some(one.operand.image.version().to_owned())
+                .filter(|version| !version.is_empty()),
+        });
     ComponentStatus {
         summary: Some(summary),
         desired: main.map(|main| main.verdict.rollout.desired),
         ready: main.map(|main| main.verdict.rollout.ready),
         updated: main.map(|main| main.verdict.rollout.updated),
-        version: main.map(|_| policy.dcgm_exporter.operand.image.version().to_owned()).filter(|version| !version.is_empty()),
+        version: main
+            .map(|_| policy.dcgm_exporter.operand.image.version().to_owned())
+            .filter(|version| !version.is_empty()),
         operands: operands.collect(),
         exceptions: exceptions(judged, progress),
         upgrade: None,
@@ -217,16 +343,25 @@ fn component_status(policy: &EffectivePolicy, wanted: &Validated, judged: &[Judg
 
 fn exceptions(judged: &[Judged<'_>], progress: &Progress) -> Vec<NodeExceptions> {
     let pods = judged.iter().flat_map(|one| {
-        one.verdict.exceptions.iter().map(|exception| NodeExceptions {
-            reason: exception.reason.to_string(),
-            count: i32::try_from(exception.count).unwrap_or(i32::MAX),
-            nodes: exception.nodes.clone(),
-            message: Some(format!("{}: {}", one.name, exception.message)),
-        })
+        one.verdict
+            .exceptions
+            .iter()
+            .map(|exception| NodeExceptions {
+                reason: exception.reason.to_string(),
+                count: i32::try_from(exception.count).unwrap_or(i32::MAX),
+                nodes: exception.nodes.clone(),
+                message: Some(format!("{}: {}", one.name, exception.message)),
+            })
     });
-    let tainted = progress.expected.tainted.iter().filter(|_| !judged.is_empty());
+    let tainted = progress
+        .expected
+        .tainted
+        .iter()
+        .filter(|_| !judged.is_empty());
     let tainted = tainted.map(|(node, taint)| {
-        let message = format!("taint {taint} is not tolerated: add it to daemonsets.tolerations, or take it away");
+        let message = format!(
+            "taint {taint} is not tolerated: add it to daemonsets.tolerations, or take it away"
+        );
         (Reason::TaintsNotTolerated, node.clone(), message)
     });
     pods.chain(NodeExceptions::group(tainted)).collect()

@@ -55,6 +55,10 @@ pub struct WaitForToolkit {
 
 /// The exporter as it should run.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent switches of one container"
+)]
 pub struct Exporter {
     /// What the policy says.
     pub policy: DcgmExporter,
@@ -102,6 +106,8 @@ pub struct Facts<'a> {
     pub user_metrics: Option<&'a UserMap>,
     /// What our own metrics ConfigMap holds.
     pub last_metrics: Option<&'a MetricsFile>,
+    /// The host engine's DaemonSet exists.
+    pub engine_exists: bool,
     /// ServiceMonitors exist as a kind and ours are known.
     pub monitor_usable: bool,
     /// ServiceMonitors exist as a kind.
@@ -112,21 +118,34 @@ pub struct Facts<'a> {
 pub fn validate(policy: &EffectivePolicy, facts: Facts<'_>) -> Validated {
     let exporter = &policy.dcgm_exporter;
     let mut metrics_problem = None;
-    let exporter = Wanted::of(exporter.operand.enabled, exporter.operand.invalid.as_ref(), || {
-        let last = facts.last_metrics.cloned();
-        let built_in = || metrics_file(&exporter.operand.image);
-        let (metrics, problem) = choose(facts.namespace, exporter.metrics_config.as_deref(), facts.user_metrics, last, built_in);
-        metrics_problem = problem;
-        Exporter {
-            policy: exporter.clone(),
-            metrics,
-            virtual_gpus: policy.device_plugin.operand.enabled && policy.device_plugin.config.may_share(),
-            resource_names: renamed(policy),
-            remote_engine: policy.dcgm.operand.enabled && policy.dcgm.operand.invalid.is_none(),
-            reads_pods: exporter.enable_pod_labels || exporter.enable_pod_uid,
-            monitor: exporter.service_monitor.enabled && facts.monitor_usable,
-        }
-    });
+    let exporter = Wanted::of(
+        exporter.operand.enabled,
+        exporter.operand.invalid.as_ref(),
+        || {
+            let last = facts.last_metrics.cloned();
+            let built_in = || metrics_file(&exporter.operand.image);
+            let (metrics, problem) = choose(
+                facts.namespace,
+                exporter.metrics_config.as_deref(),
+                facts.user_metrics,
+                last,
+                built_in,
+            );
+            metrics_problem = problem;
+            Exporter {
+                policy: exporter.clone(),
+                metrics,
+                virtual_gpus: policy.device_plugin.operand.enabled
+                    && policy.device_plugin.config.may_share(),
+                resource_names: renamed(policy),
+                // One that cannot be used keeps what ran before, if anything did.
+                remote_engine: policy.dcgm.operand.enabled
+                    && (policy.dcgm.operand.invalid.is_none() || facts.engine_exists),
+                reads_pods: exporter.enable_pod_labels || exporter.enable_pod_uid,
+                monitor: exporter.service_monitor.enabled && facts.monitor_usable,
+            }
+        },
+    );
     let validator = &policy.validator.operand;
     Validated {
         common: Common::of(policy, names::controller::DCGM_MONITOR, facts.namespace),
@@ -137,7 +156,11 @@ pub fn validate(policy: &EffectivePolicy, facts: Facts<'_>) -> Validated {
             pull_secrets: validator.image_pull_secrets.clone(),
         }),
         exporter,
-        engine: Wanted::of(policy.dcgm.operand.enabled, policy.dcgm.operand.invalid.as_ref(), || policy.dcgm.clone()),
+        engine: Wanted::of(
+            policy.dcgm.operand.enabled,
+            policy.dcgm.operand.invalid.as_ref(),
+            || policy.dcgm.clone(),
+        ),
         node_status: Wanted::of(
             policy.node_status_exporter.operand.enabled,
             policy.node_status_exporter.operand.invalid.as_ref(),
@@ -152,11 +175,15 @@ pub fn validate(policy: &EffectivePolicy, facts: Facts<'_>) -> Validated {
 fn renamed(policy: &EffectivePolicy) -> Vec<String> {
     use tessera_api::effective::PluginConfig::{ConfigMap, Inline};
     let shared = match &policy.device_plugin.config {
-        Inline(Sharing::TimeSlicing(shared) | Sharing::Mps(shared)) if shared.rename_by_default => shared,
+        Inline(Sharing::TimeSlicing(shared) | Sharing::Mps(shared)) if shared.rename_by_default => {
+            shared
+        }
         Inline(_) => return Vec::new(),
         // What a user's ConfigMap says is not known here: the usual name costs nothing.
         ConfigMap { .. } => return vec![format!("{}.shared", names::GPU_RESOURCE)],
     };
-    shared.shared().map(|(name, _)| format!("{name}.shared")).collect()
+    shared
+        .shared()
+        .map(|(name, _)| format!("{name}.shared"))
+        .collect()
 }
-

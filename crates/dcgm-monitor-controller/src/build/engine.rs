@@ -22,7 +22,12 @@ use crate::validate::Validated;
 pub(super) const PORT: i32 = 5555;
 
 pub(super) fn service(common: &Common) -> Service {
-    let mut service = super::service(super::meta(common, service::DCGM, app::DCGM, component::ENGINE), app::DCGM, "dcgm", PORT);
+    let mut service = super::service(
+        super::meta(common, service::DCGM, app::DCGM, component::ENGINE),
+        app::DCGM,
+        "dcgm",
+        PORT,
+    );
     if let Some(spec) = &mut service.spec {
         // An exporter must read the cards of its own node.
         spec.internal_traffic_policy = Some("Local".to_owned());
@@ -33,7 +38,10 @@ pub(super) fn service(common: &Common) -> Service {
 pub(super) fn daemon_set(wanted: &Validated, engine: &Dcgm) -> DaemonSet {
     const CONTAINER: &str = "nvidia-dcgm-ctr";
     let probe = || Probe {
-        tcp_socket: Some(TCPSocketAction { port: IntOrString::Int(PORT), host: None }),
+        tcp_socket: Some(TCPSocketAction {
+            port: IntOrString::Int(PORT),
+            host: None,
+        }),
         initial_delay_seconds: Some(15),
         ..Probe::default()
     };

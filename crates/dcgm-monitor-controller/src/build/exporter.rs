@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         apps::v1::DaemonSet,
-        core::v1::{ConfigMap, Container, ContainerPort, EnvVar, HTTPGetAction, Probe, ResourceRequirements, Service, Volume, VolumeMount},
+        core::v1::{
+            ConfigMap, Container, ContainerPort, EnvVar, HTTPGetAction, Probe,
+            ResourceRequirements, Service, Volume, VolumeMount,
+        },
     },
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
@@ -33,11 +36,19 @@ const METRICS_DIR: &str = "/etc/dcgm-exporter-metrics";
 const POD_RESOURCES: &str = "pod-resources";
 
 pub(super) fn metrics(common: &Common, exporter: &Exporter) -> ConfigMap {
-    let mut metadata = super::meta(common, config_map::DCGM_EXPORTER_METRICS, app::DCGM_EXPORTER, component::EXPORTER);
+    let mut metadata = super::meta(
+        common,
+        config_map::DCGM_EXPORTER_METRICS,
+        app::DCGM_EXPORTER,
+        component::EXPORTER,
+    );
     metadata.annotations = Some(exporter.metrics.annotations());
     ConfigMap {
         metadata,
-        data: Some(BTreeMap::from([(config_map::DCGM_METRICS_KEY.to_owned(), exporter.metrics.csv.clone())])),
+        data: Some(BTreeMap::from([(
+            config_map::DCGM_METRICS_KEY.to_owned(),
+            exporter.metrics.csv.clone(),
+        )])),
         ..ConfigMap::default()
     }
 }
@@ -45,15 +56,31 @@ pub(super) fn metrics(common: &Common, exporter: &Exporter) -> ConfigMap {
 /// One for users' own monitors, one with the names of NVIDIA's chart. Only the latter takes the policy's type and is found by scrape
 /// annotations: two would mean two load balancers, and every metric twice.
 pub(super) fn services(common: &Common, exporter: &Exporter) -> [Service; 2] {
-    let own = super::meta(common, service::DCGM_EXPORTER, service::DCGM_EXPORTER, component::EXPORTER);
-    let mut nvidia = super::meta(common, service::NVIDIA_DCGM_EXPORTER, app::DCGM_EXPORTER, component::EXPORTER);
+    let own = super::meta(
+        common,
+        service::DCGM_EXPORTER,
+        service::DCGM_EXPORTER,
+        component::EXPORTER,
+    );
+    let mut nvidia = super::meta(
+        common,
+        service::NVIDIA_DCGM_EXPORTER,
+        app::DCGM_EXPORTER,
+        component::EXPORTER,
+    );
     nvidia.annotations = Some(super::scrape_annotations(PORT));
     let mut services = [
         super::service(own, app::DCGM_EXPORTER, PORT_NAME, PORT),
         super::service(nvidia, app::DCGM_EXPORTER, NVIDIA_PORT_NAME, PORT),
     ];
-    let policy = exporter.policy.internal_traffic_policy.unwrap_or(TrafficPolicy::Cluster);
-    for spec in services.iter_mut().filter_map(|service| service.spec.as_mut()) {
+    let policy = exporter
+        .policy
+        .internal_traffic_policy
+        .unwrap_or(TrafficPolicy::Cluster);
+    for spec in services
+        .iter_mut()
+        .filter_map(|service| service.spec.as_mut())
+    {
         spec.internal_traffic_policy = Some(policy.as_str().to_owned());
     }
     if let Some(spec) = services.last_mut().and_then(|nvidia| nvidia.spec.as_mut()) {
@@ -81,7 +108,10 @@ pub(super) fn daemon_set(wanted: &Validated, exporter: &Exporter) -> DaemonSet {
         pod_labels: policy.pod_labels.clone(),
         pod_annotations: policy.pod_annotations.clone(),
         annotations: policy.annotations.clone(),
-        config_hash: Some(template::config_hash([(config_map::DCGM_METRICS_KEY, exporter.metrics.csv.as_str())])),
+        config_hash: Some(template::config_hash([(
+            config_map::DCGM_METRICS_KEY,
+            exporter.metrics.csv.as_str(),
+        )])),
         ..Operand::default()
     };
     super::wait_for_toolkit(&mut operand, wanted.wait_for_toolkit.as_ref());
@@ -100,12 +130,19 @@ fn container(exporter: &Exporter) -> Container {
         ..ContainerPort::default()
     }]);
     let probe = || Probe {
-        http_get: Some(HTTPGetAction { path: Some("/health".to_owned()), port: IntOrString::Int(PORT), ..HTTPGetAction::default() }),
+        http_get: Some(HTTPGetAction {
+            path: Some("/health".to_owned()),
+            port: IntOrString::Int(PORT),
+            ..HTTPGetAction::default()
+        }),
         // The first collection takes that long on nodes with eight cards.
         initial_delay_seconds: Some(45),
         ..Probe::default()
     };
-    container.liveness_probe = Some(Probe { period_seconds: Some(5), ..probe() });
+    container.liveness_probe = Some(Probe {
+        period_seconds: Some(5),
+        ..probe()
+    });
     container.readiness_probe = Some(probe());
     container.volume_mounts = Some(mounts(exporter));
     container
@@ -115,29 +152,54 @@ fn container(exporter: &Exporter) -> Container {
 fn default_resources() -> ResourceRequirements {
     let amounts = |cpu: &str, memory: &str| {
         let amounts = [("cpu", cpu), ("memory", memory)];
-        Some(amounts.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).into())
+        Some(
+            amounts
+                .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())))
+                .into(),
+        )
     };
-    ResourceRequirements { requests: amounts("100m", "128Mi"), limits: amounts("200m", "512Mi"), claims: None }
+    ResourceRequirements {
+        requests: amounts("100m", "128Mi"),
+        limits: amounts("200m", "512Mi"),
+        claims: None,
+    }
 }
 
 fn environment(exporter: &Exporter) -> Vec<EnvVar> {
     let policy = &exporter.policy;
     let mut list = vec![
-        env("DCGM_EXPORTER_COLLECTORS", format!("{METRICS_DIR}/{}", config_map::DCGM_METRICS_KEY)),
+        env(
+            "DCGM_EXPORTER_COLLECTORS",
+            format!("{METRICS_DIR}/{}", config_map::DCGM_METRICS_KEY),
+        ),
         // A scrape between two collections would read the same values again.
-        env("DCGM_EXPORTER_INTERVAL", policy.service_monitor.interval.as_duration().as_millis().to_string()),
+        env(
+            "DCGM_EXPORTER_INTERVAL",
+            policy
+                .service_monitor
+                .interval
+                .as_duration()
+                .as_millis()
+                .to_string(),
+        ),
         env("DCGM_EXPORTER_KUBERNETES", "true"),
         env("DCGM_EXPORTER_LISTEN", format!(":{PORT}")),
         env_field("NODE_NAME", "spec.nodeName"),
     ];
     if exporter.remote_engine {
-        list.push(env("DCGM_REMOTE_HOSTENGINE_INFO", format!("{}:{}", service::DCGM, engine::PORT)));
+        list.push(env(
+            "DCGM_REMOTE_HOSTENGINE_INFO",
+            format!("{}:{}", service::DCGM, engine::PORT),
+        ));
     }
     if exporter.virtual_gpus {
         list.push(env("KUBERNETES_VIRTUAL_GPUS", "true"));
     }
     if !exporter.resource_names.is_empty() {
-        list.push(env("NVIDIA_RESOURCE_NAMES", exporter.resource_names.join(",")));
+        list.push(env(
+            "NVIDIA_RESOURCE_NAMES",
+            exporter.resource_names.join(","),
+        ));
     }
     if policy.enable_pod_labels {
         list.push(env("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "true"));
@@ -146,7 +208,10 @@ fn environment(exporter: &Exporter) -> Vec<EnvVar> {
         list.push(env("DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", "true"));
     }
     if policy.enable_pod_labels && !policy.pod_label_allowlist_regex.is_empty() {
-        list.push(env("DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", policy.pod_label_allowlist_regex.join(",")));
+        list.push(env(
+            "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX",
+            policy.pod_label_allowlist_regex.join(","),
+        ));
     }
     if let Some(directory) = &policy.hpc_job_mapping_dir {
         list.push(env("DCGM_HPC_JOB_MAPPING_DIR", directory.clone()));
@@ -173,7 +238,11 @@ fn volumes(wanted: &Validated, exporter: &Exporter) -> Vec<Volume> {
         template::host_path(POD_RESOURCES, &format!("{kubelet}/{POD_RESOURCES}"), ""),
     ];
     if let Some(directory) = &exporter.policy.hpc_job_mapping_dir {
-        volumes.push(template::host_path("hpc-job-mapping", directory, "DirectoryOrCreate"));
+        volumes.push(template::host_path(
+            "hpc-job-mapping",
+            directory,
+            "DirectoryOrCreate",
+        ));
     }
     volumes
 }

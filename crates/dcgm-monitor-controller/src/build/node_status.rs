@@ -21,7 +21,12 @@ const PORT: i32 = 8000;
 const PORT_NAME: &str = "node-status";
 
 pub(super) fn service(common: &Common) -> Service {
-    let mut meta = super::meta(common, service::NODE_STATUS_EXPORTER, app::NODE_STATUS_EXPORTER, component::NODE_STATUS);
+    let mut meta = super::meta(
+        common,
+        service::NODE_STATUS_EXPORTER,
+        app::NODE_STATUS_EXPORTER,
+        component::NODE_STATUS,
+    );
     meta.annotations = Some(super::scrape_annotations(PORT));
     super::service(meta, app::NODE_STATUS_EXPORTER, PORT_NAME, PORT)
 }
@@ -46,7 +51,10 @@ pub(super) fn daemon_set(wanted: &Validated, exporter: &NodeStatusExporter) -> D
     }]);
     let mut host = template::mount_propagated("host-root", "/host", "HostToContainer");
     host.read_only = Some(true);
-    container.volume_mounts = Some(vec![host, template::mount_propagated("run-nvidia", "/run/nvidia", "HostToContainer")]);
+    container.volume_mounts = Some(vec![
+        host,
+        template::mount_propagated("run-nvidia", "/run/nvidia", "HostToContainer"),
+    ]);
     let operand = Operand {
         name: app::NODE_STATUS_EXPORTER.to_owned(),
         app: app::NODE_STATUS_EXPORTER.to_owned(),

@@ -65,7 +65,10 @@ fn policy(name: &str, spec: &Value, labels: &Value) -> ClusterPolicy {
 }
 
 fn resolved(policies: &[ClusterPolicy]) -> EffectivePolicy {
-    resolve(policies, &DefaultImages::builtin()).active.unwrap().effective
+    resolve(policies, &DefaultImages::builtin())
+        .active
+        .unwrap()
+        .effective
 }
 
 fn of(spec: &Value) -> EffectivePolicy {
@@ -75,15 +78,26 @@ fn of(spec: &Value) -> EffectivePolicy {
 fn inputs() -> EffectivePolicy {
     let user = include_str!("../../../../e2e/inputs/cluster-policy.yaml");
     let user: ClusterPolicy = serde_saphyr::from_str(user).unwrap();
-    resolved(&[policy("cluster-policy", &base(), &json!({"aiops.local/policy-role": "base"})), user])
+    resolved(&[
+        policy(
+            "cluster-policy",
+            &base(),
+            &json!({"aiops.local/policy-role": "base"}),
+        ),
+        user,
+    ])
 }
 
 fn built(policy: &EffectivePolicy, monitors: bool) -> Objects {
-    let user = UserMap { keys: BTreeSet::new(), csv: Some("DCGM_FI_DEV_GPU_TEMP,gauge,t\n".to_owned()) };
+    let user = UserMap {
+        keys: BTreeSet::new(),
+        csv: Some("DCGM_FI_DEV_GPU_TEMP,gauge,t\n".to_owned()),
+    };
     let facts = Facts {
         namespace: "gpu-operator",
         user_metrics: Some(&user),
         last_metrics: None,
+        engine_exists: false,
         monitor_usable: monitors,
         monitor_present: monitors,
     };
@@ -95,8 +109,16 @@ fn samples() -> Vec<(&'static str, EffectivePolicy)> {
         ("defaults", of(&json!({}))),
         ("inputs", inputs()),
         ("everything", of(&everything())),
-        ("nri", of(&json!({"cdi": {"nriPluginEnabled": true}, "dcgm": {"enabled": true}, "validator": {"enabled": false}}))),
-        ("off", of(&json!({"dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false}}))),
+        (
+            "nri",
+            of(
+                &json!({"cdi": {"nriPluginEnabled": true}, "dcgm": {"enabled": true}, "validator": {"enabled": false}}),
+            ),
+        ),
+        (
+            "off",
+            of(&json!({"dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false}})),
+        ),
     ]
 }
 
@@ -129,14 +151,36 @@ fn every_object_is_deterministic_labelled_and_well_named() {
         let desired = objects.into_desired().unwrap();
         let mut seen = BTreeSet::new();
         for object in desired.objects() {
-            let at = |pointer: &str| object.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-            assert!(seen.insert((object.resource.kind.clone(), object.key.clone())), "{sample}: twice {}", object.key);
-            assert!((1..=63).contains(&object.key.name.len()), "{sample}: {}", object.key);
+            let at = |pointer: &str| {
+                object
+                    .value
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            assert!(
+                seen.insert((object.resource.kind.clone(), object.key.clone())),
+                "{sample}: twice {}",
+                object.key
+            );
+            assert!(
+                (1..=63).contains(&object.key.name.len()),
+                "{sample}: {}",
+                object.key
+            );
             assert_eq!(object.key.namespace, "gpu-operator", "{sample}");
-            assert!(!at("/metadata/labels/app.kubernetes.io~1component").is_empty(), "{sample}: {}", object.key);
+            assert!(
+                !at("/metadata/labels/app.kubernetes.io~1component").is_empty(),
+                "{sample}: {}",
+                object.key
+            );
             if object.resource.kind == "DaemonSet" {
                 assert_eq!(at("/spec/template/metadata/labels/app"), object.key.name);
-                assert_eq!(at("/spec/template/metadata/labels/app.kubernetes.io~1managed-by"), names::controller::DCGM_MONITOR);
+                assert_eq!(
+                    at("/spec/template/metadata/labels/app.kubernetes.io~1managed-by"),
+                    names::controller::DCGM_MONITOR
+                );
             }
         }
     }
@@ -151,10 +195,22 @@ fn the_monitor_selects_exactly_one_service_by_a_port_that_it_has() {
             let selected: Vec<&Service> = objects
                 .services
                 .iter()
-                .filter(|service| wanted.iter().all(|(k, v)| service.metadata.labels.as_ref().unwrap().get(k) == Some(v)))
+                .filter(|service| {
+                    wanted
+                        .iter()
+                        .all(|(k, v)| service.metadata.labels.as_ref().unwrap().get(k) == Some(v))
+                })
                 .collect();
             assert_eq!(selected.len(), 1, "{sample}");
-            let ports: Vec<_> = selected[0].spec.as_ref().unwrap().ports.iter().flatten().map(|p| p.name.clone().unwrap()).collect();
+            let ports: Vec<_> = selected[0]
+                .spec
+                .as_ref()
+                .unwrap()
+                .ports
+                .iter()
+                .flatten()
+                .map(|p| p.name.clone().unwrap())
+                .collect();
             assert_eq!(ports, [monitor.spec.endpoints[0].port.clone()], "{sample}");
         }
     }
@@ -165,18 +221,42 @@ fn the_monitor_comes_and_goes_with_its_kind() {
     let policy = inputs();
     assert_eq!(built(&policy, false).monitors, []);
     let monitors = built(&policy, true).monitors;
-    assert_eq!((monitors[0].spec.endpoints[0].interval.as_str(), monitors[0].spec.endpoints[0].scrape_timeout.as_str()), ("15s", "10s"));
+    assert_eq!(
+        (
+            monitors[0].spec.endpoints[0].interval.as_str(),
+            monitors[0].spec.endpoints[0].scrape_timeout.as_str()
+        ),
+        ("15s", "10s")
+    );
     let short = of(&json!({"dcgmExporter": {"serviceMonitor": {"interval": "5s"}}}));
-    assert_eq!(built(&short, true).monitors[0].spec.endpoints[0].scrape_timeout, "5s");
+    assert_eq!(
+        built(&short, true).monitors[0].spec.endpoints[0].scrape_timeout,
+        "5s"
+    );
 }
 
 #[test]
 fn a_users_own_monitor_finds_its_service() {
     let objects = built(&inputs(), false);
-    let own = objects.services.iter().find(|s| s.metadata.name.as_deref() == Some("dcgm-exporter")).unwrap();
-    assert_eq!(own.metadata.labels.as_ref().unwrap()["app"], "dcgm-exporter");
-    assert_eq!(own.spec.as_ref().unwrap().ports.as_ref().unwrap()[0].name.as_deref(), Some("metrics"));
-    assert_eq!(own.spec.as_ref().unwrap().selector.as_ref().unwrap()["app"], "nvidia-dcgm-exporter");
+    let own = objects
+        .services
+        .iter()
+        .find(|s| s.metadata.name.as_deref() == Some("dcgm-exporter"))
+        .unwrap();
+    assert_eq!(
+        own.metadata.labels.as_ref().unwrap()["app"],
+        "dcgm-exporter"
+    );
+    assert_eq!(
+        own.spec.as_ref().unwrap().ports.as_ref().unwrap()[0]
+            .name
+            .as_deref(),
+        Some("metrics")
+    );
+    assert_eq!(
+        own.spec.as_ref().unwrap().selector.as_ref().unwrap()["app"],
+        "nvidia-dcgm-exporter"
+    );
 }
 
 #[test]
@@ -191,7 +271,14 @@ fn an_unusable_part_leaves_its_objects_and_no_others() {
 
 #[test]
 fn a_monitor_is_not_removed_before_it_is_known() {
-    let facts = Facts { namespace: "n", user_metrics: None, last_metrics: None, monitor_usable: false, monitor_present: true };
+    let facts = Facts {
+        namespace: "n",
+        user_metrics: None,
+        last_metrics: None,
+        engine_exists: false,
+        monitor_usable: false,
+        monitor_present: true,
+    };
     let objects = build(&validate(&inputs(), facts));
     assert!(objects.monitors.is_empty());
     assert_eq!(objects.keep, [component::MONITOR]);
@@ -201,15 +288,38 @@ fn a_monitor_is_not_removed_before_it_is_known() {
 fn other_metrics_make_other_pods_and_the_same_metrics_the_same() {
     let policy = of(&json!({"dcgmExporter": {"config": {"name": "mine"}}}));
     let hash = |csv: &str, last: Option<&MetricsFile>| {
-        let user = UserMap { keys: BTreeSet::new(), csv: Some(csv.to_owned()) };
-        let facts = Facts { namespace: "n", user_metrics: Some(&user), last_metrics: last, monitor_usable: false, monitor_present: false };
+        let user = UserMap {
+            keys: BTreeSet::new(),
+            csv: Some(csv.to_owned()),
+        };
+        let facts = Facts {
+            namespace: "n",
+            user_metrics: Some(&user),
+            last_metrics: last,
+            engine_exists: false,
+            monitor_usable: false,
+            monitor_present: false,
+        };
         let set = build(&validate(&policy, facts)).daemon_sets.remove(0);
-        let annotations = set.spec.unwrap().template.metadata.unwrap().annotations.unwrap();
+        let annotations = set
+            .spec
+            .unwrap()
+            .template
+            .metadata
+            .unwrap()
+            .annotations
+            .unwrap();
         annotations[names::annotation::CONFIG_HASH].clone()
     };
     let good = "DCGM_FI_DEV_GPU_TEMP,gauge,t";
-    let last = MetricsFile { csv: good.to_owned(), source: "mine".to_owned() };
+    let last = MetricsFile {
+        csv: good.to_owned(),
+        source: "mine".to_owned(),
+    };
     assert_eq!(hash(good, None), hash(good, Some(&last)));
     assert_eq!(hash("garbage", Some(&last)), hash(good, None));
-    assert_ne!(hash("DCGM_FI_DEV_GPU_TEMP,gauge,other", None), hash(good, None));
+    assert_ne!(
+        hash("DCGM_FI_DEV_GPU_TEMP,gauge,other", None),
+        hash(good, None)
+    );
 }
