@@ -35,6 +35,8 @@ pub mod reconcile;
 pub mod referenced;
 pub mod sharing;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod validate;
 pub mod verdict;
 pub mod yaml;

@@ -37,10 +37,11 @@ pub fn resolution(context: &Context) -> Resolution {
 /// Names of the ConfigMaps that a policy refers to and this controller reads.
 pub fn referenced(policy: &EffectivePolicy) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    if policy.device_plugin.operand.enabled || policy.gfd.operand.enabled {
-        if let PluginConfig::ConfigMap { name, .. } = &policy.device_plugin.config {
-            names.insert(name.clone());
-        }
+    let reads_config = policy.device_plugin.operand.enabled || policy.gfd.operand.enabled;
+    if let PluginConfig::ConfigMap { name, .. } = &policy.device_plugin.config
+        && reads_config
+    {
+        names.insert(name.clone());
     }
     if policy.mig_manager.operand.enabled {
         names.extend(policy.mig_manager.config_map.clone());

@@ -35,7 +35,8 @@ impl Reconciler for DevicePluginController {
 
     async fn reconcile(&self, key: &Key, term: &Term) -> Result<Outcome, Error> {
         match key {
-            Key::Policy => self.policy(term).await,
+            // Boxed: the state of many writes is large, and rarely alive.
+            Key::Policy => Box::pin(self.policy(term)).await,
             Key::Node(name) => self.node(name, term).await,
         }
     }
@@ -74,7 +75,7 @@ impl DevicePluginController {
             .apply(term, Scope::All, &active.owners, desired)
             .await?;
         let report = status::report(&validated, &observe::observe(context), &applied.failed);
-        let pause = context.status.report(term, active, &report.slice).await?;
+        let pause = Box::pin(context.status.report(term, active, &report.slice)).await?;
         self.look_again([pause, marks]);
         match applied.first_error() {
             Some(error) => Err(error.into()),
@@ -96,9 +97,10 @@ impl DevicePluginController {
             .applier
             .apply(term, Scope::All, &[], Desired::new())
             .await?;
-        applied
-            .first_error()
-            .map_or(Ok(Outcome::Ready), |error| Err(error.into()))
+        match applied.first_error() {
+            Some(error) => Err(error.into()),
+            None => Ok(Outcome::Ready),
+        }
     }
 
     /// What nodes are labelled and judged by; all are looked at again when it changes.

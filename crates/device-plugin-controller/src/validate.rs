@@ -9,7 +9,7 @@ use crate::verdict::Configs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::conditions::Reason;
-use tessera_api::effective::{EffectivePolicy, Operand, PluginConfig, Sharing};
+use tessera_api::effective::{EffectivePolicy, Operand, PluginConfig, SharedResources, Sharing};
 
 /// Why a component cannot be brought to what the policy asks for. Its last good state stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,10 +149,10 @@ fn config(
     match &policy.device_plugin.config {
         PluginConfig::Inline(sharing) => {
             let file = PluginFile::of(policy, sharing).render();
-            let mps = matches!(sharing, Sharing::Mps(_)) && sharing.is_active();
+            let is_mps = matches!(sharing, Sharing::Mps(_)) && sharing.is_active();
             let config = Config {
                 source: ConfigSource::Rendered(file),
-                mps,
+                mps: is_mps,
                 notes: Vec::new(),
             };
             (Ok(config), Configs::Same(shares(policy, sharing)))
@@ -170,7 +170,7 @@ fn shares(policy: &EffectivePolicy, sharing: &Sharing) -> Shares {
     let resources = sharing.resources();
     let shared = resources
         .into_iter()
-        .flat_map(|shared| shared.shared())
+        .flat_map(SharedResources::shared)
         .map(|(name, n)| (name.to_owned(), n));
     let renamed = resources.is_some_and(|shared| shared.rename_by_default);
     Shares {
