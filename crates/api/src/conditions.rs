@@ -160,17 +160,13 @@ pub fn condition(
 /// Puts a condition into a list in place of the one of its type. Returns whether status or reason have changed: a transition, which
 /// deserves an event.
 pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) -> bool {
-    match conditions.iter_mut().find(|c| c.type_ == new.type_) {
-        Some(old) => {
-            let transition = old.status != new.status || old.reason != new.reason;
-            *old = new;
-            transition
-        }
-        None => {
-            conditions.push(new);
-            true
-        }
-    }
+    let Some(old) = conditions.iter_mut().find(|c| c.type_ == new.type_) else {
+        conditions.push(new);
+        return true;
+    };
+    let transition = old.status != new.status || old.reason != new.reason;
+    *old = new;
+    transition
 }
 
 /// The condition of a type.

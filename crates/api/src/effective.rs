@@ -106,11 +106,11 @@ pub fn hash_of(value: &impl Serialize) -> String {
     // Serialising plain data to a string cannot fail; an empty text would only make all hashes equal, never wrong objects.
     let json = serde_json::to_vec(value).unwrap_or_default();
     let digest = Sha256::digest(json);
-    digest
+    let first = digest
         .iter()
         .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+        .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{first:016x}")
 }
 
 /// A part of the policy, for problems.

@@ -11,6 +11,8 @@
 #![warn(missing_docs)]
 // `KubeSchema` copies each struct, visibility and all, into the function that builds its schema.
 #![allow(unreachable_pub)]
+// kube's `printcolumn` takes the same keys again for each column.
+#![allow(clippy::duplicated_attributes)]
 
 pub mod conditions;
 pub mod crds;

@@ -4,20 +4,35 @@ use serde_json::{Map, Value};
 
 use super::{Component, Problem};
 
-/// Short path, NVIDIA's path, and whose problem it is when both are given and differ (DESIGN section 2.1).
-const ROWS: [(&str, &str, Component); 4] = [
-    (
-        "containerRuntime.enabled",
-        "toolkit.enabled",
-        Component::Toolkit,
-    ),
-    (
-        "containerRuntime.cdi.enabled",
-        "cdi.enabled",
-        Component::Toolkit,
-    ),
-    ("driver.repo", "driver.repository", Component::Driver),
-    ("dcgm.exporter", "dcgmExporter", Component::DcgmExporter),
+/// A setting that both dialects have (DESIGN section 2.1).
+struct Row {
+    short: &'static str,
+    full: &'static str,
+    /// Whose problem it is when both are given and differ.
+    component: Component,
+}
+
+const ROWS: [Row; 4] = [
+    Row {
+        short: "containerRuntime.enabled",
+        full: "toolkit.enabled",
+        component: Component::Toolkit,
+    },
+    Row {
+        short: "containerRuntime.cdi.enabled",
+        full: "cdi.enabled",
+        component: Component::Toolkit,
+    },
+    Row {
+        short: "driver.repo",
+        full: "driver.repository",
+        component: Component::Driver,
+    },
+    Row {
+        short: "dcgm.exporter",
+        full: "dcgmExporter",
+        component: Component::DcgmExporter,
+    },
 ];
 
 /// Moves every short path to NVIDIA's. Where both are given and differ NVIDIA's wins and a problem says so: the schema refuses that,
@@ -26,54 +41,59 @@ pub(super) fn normalise(spec: Value, problems: &mut Vec<Problem>) -> Value {
     let Value::Object(mut spec) = spec else {
         return spec;
     };
-    for (short, full, component) in ROWS {
-        if let Some(value) = take(&mut spec, short) {
-            fill(
-                slot(&mut spec, full),
-                value,
-                short,
-                full,
-                component,
-                problems,
-            );
+    for row in &ROWS {
+        if let Some(value) = take(&mut spec, row.short) {
+            fill(&mut spec, nested(row.full, value), "", row, problems);
         }
     }
     spec.remove("containerRuntime");
     Value::Object(spec)
 }
 
+/// Puts what is missing in `target` into it, and reports what differs.
 fn fill(
-    target: &mut Value,
-    value: Value,
-    short: &str,
-    full: &str,
-    component: Component,
+    target: &mut Map<String, Value>,
+    source: Map<String, Value>,
+    at: &str,
+    row: &Row,
     problems: &mut Vec<Problem>,
 ) {
-    match (target, value) {
-        (target @ Value::Null, value) => *target = value,
-        (Value::Object(target), Value::Object(value)) => {
-            for (key, value) in value {
-                let (short, full) = (format!("{short}.{key}"), format!("{full}.{key}"));
-                fill(
-                    target.entry(key).or_insert(Value::Null),
-                    value,
-                    &short,
-                    &full,
-                    component,
-                    problems,
+    for (key, value) in source {
+        let path = if at.is_empty() {
+            key.clone()
+        } else {
+            format!("{at}.{key}")
+        };
+        match (target.get_mut(&key), value) {
+            (None, value) => {
+                target.insert(key, value);
+            }
+            (Some(Value::Object(target)), Value::Object(source)) => {
+                fill(target, source, &path, row, problems);
+            }
+            (Some(given), value) if *given == value => {}
+            (Some(given), value) => {
+                let short = path.replacen(row.full, row.short, 1);
+                let message = format!(
+                    "is {given} but {short}, the same setting, is {value}: remove one of them"
                 );
+                problems.push(Problem {
+                    component: row.component,
+                    path,
+                    message,
+                });
             }
         }
-        (target, value) if *target == value => {}
-        (target, value) => problems.push(Problem {
-            component,
-            path: full.to_owned(),
-            message: format!(
-                "is {target} but {short}, the same setting, is {value}: remove one of them"
-            ),
-        }),
     }
+}
+
+/// An object with a value at a path and nothing else.
+fn nested(path: &str, value: Value) -> Map<String, Value> {
+    let (key, value) = match path.split_once('.') {
+        None => (path, value),
+        Some((key, rest)) => (key, Value::Object(nested(rest, value))),
+    };
+    Map::from_iter([(key.to_owned(), value)])
 }
 
 /// Removes and returns what is at a path.
@@ -81,24 +101,5 @@ fn take(object: &mut Map<String, Value>, path: &str) -> Option<Value> {
     match path.split_once('.') {
         None => object.remove(path),
         Some((key, rest)) => take(object.get_mut(key)?.as_object_mut()?, rest),
-    }
-}
-
-/// The place of a path, made if it is not there (as null).
-fn slot<'a>(object: &'a mut Map<String, Value>, path: &str) -> &'a mut Value {
-    match path.split_once('.') {
-        None => object.entry(path).or_insert(Value::Null),
-        Some((key, rest)) => {
-            let below = object
-                .entry(key)
-                .or_insert_with(|| Value::Object(Map::new()));
-            if !below.is_object() {
-                *below = Value::Object(Map::new());
-            }
-            match below {
-                Value::Object(map) => slot(map, rest),
-                other => other,
-            }
-        }
     }
 }

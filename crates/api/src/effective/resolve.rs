@@ -75,7 +75,7 @@ pub fn resolve<'a>(
         .into_iter()
         .filter(|p| p.metadata.deletion_timestamp.is_none())
         .collect();
-    live.sort_by(|a, b| age(a).cmp(&age(b)));
+    live.sort_by_key(|policy| age(policy));
     let (bases, users): (Vec<_>, Vec<_>) = live.into_iter().partition(|p| p.is_base());
     let base = bases.first().copied();
     let user = users.first().copied();

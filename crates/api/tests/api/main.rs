@@ -1,5 +1,13 @@
 //! Tests of the public API, one module an area; all pure.
 
+// Clippy's allowances for tests know `#[test]` functions, not what they call.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::large_stack_arrays
+)]
+
 mod conditions;
 mod crds;
 mod effective;

@@ -258,7 +258,11 @@ fn facts_are_the_same_from_a_slim_node() {
         ("containerd", "1.7.27-k3s1")
     );
     assert_eq!(
-        facts.os.as_ref().map(|os| os.tag()).as_deref(),
+        facts
+            .os
+            .as_ref()
+            .map(tessera_api::image::OsRelease::tag)
+            .as_deref(),
         Some("ubuntu22.04")
     );
     assert_eq!(facts.capacity, [("nvidia.com/gpu".to_owned(), 8)].into());

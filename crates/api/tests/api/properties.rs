@@ -74,7 +74,7 @@ proptest! {
         let text = include_str!("../accepted/nvidia-chart.yaml");
         let mut whole: Value = serde_saphyr::from_str(text).expect("the example");
         for index in removed {
-            remove(&mut whole["spec"], &index);
+            remove(&mut whole["spec"], index);
         }
         let policy = serde_json::from_value(whole).expect("still a policy");
         let active = resolve([&policy], &DefaultImages::builtin()).active;
@@ -83,7 +83,7 @@ proptest! {
 }
 
 /// Removes one section, or one field of a section, wherever the index points.
-fn remove(spec: &mut Value, index: &prop::sample::Index) {
+fn remove(spec: &mut Value, index: prop::sample::Index) {
     let Value::Object(sections) = spec else {
         return;
     };
