@@ -63,8 +63,14 @@ fn value_covers(field: &str, desired: &Value, live: Option<&Value>, exact: bool)
 fn map_covers(field: &str, desired: &Map<String, Value>, live: &Map<String, Value>, exact: bool) -> bool {
     // Entries of `limits` and `requests` are quantities whatever their name.
     let inner = |key: &str| if matches!(field, "limits" | "requests") { "quantity".to_owned() } else { key.to_owned() };
+    let may_stay = |key: &String, value: &Value| desired.contains_key(key) || is_empty(value) || is_default(field, key, value);
     desired.iter().all(|(key, value)| value_covers(&inner(key), value, live.get(key), exact))
-        && (!exact || live.iter().all(|(key, value)| desired.contains_key(key) || is_empty(value)))
+        && (!exact || live.iter().all(|(key, value)| may_stay(key, value)))
+}
+
+/// What the API server adds to an atomic map by itself.
+fn is_default(field: &str, key: &str, value: &Value) -> bool {
+    field == "fieldRef" && key == "apiVersion" && value == "v1"
 }
 
 /// Two list items stand for the same thing when all merge keys that the desired one names agree.
@@ -114,6 +120,8 @@ mod tests {
             ("tolerations are atomic", json!({"tolerations": [{"key": "a"}]}), json!({"tolerations": [{"key": "a"}, {"key": "b"}]}), false),
             ("node selector is atomic", json!({"nodeSelector": {"a": "1"}}), json!({"nodeSelector": {"a": "1", "b": "2"}}), false),
             ("service selector is atomic", json!({"selector": {"app": "x"}}), json!({"selector": {"app": "x", "y": "z"}}), false),
+            ("a field reference gets its version", json!({"fieldRef": {"fieldPath": "a"}}), json!({"fieldRef": {"apiVersion": "v1", "fieldPath": "a"}}), true),
+            ("another field", json!({"fieldRef": {"fieldPath": "a"}}), json!({"fieldRef": {"apiVersion": "v1", "fieldPath": "b"}}), false),
             ("labels are shared", json!({"labels": {"a": "1"}}), json!({"labels": {"a": "1", "b": "2"}}), true),
             ("quantities in another form", json!({"limits": {"cpu": "1000m", "memory": "1Gi"}}), json!({"limits": {"cpu": "1", "memory": "1024Mi"}}), true),
             ("another quantity", json!({"limits": {"cpu": "2"}}), json!({"limits": {"cpu": "1"}}), false),
