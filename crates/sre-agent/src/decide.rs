@@ -11,6 +11,7 @@ mod repair;
 
 pub use guard::{Stop, most_held, most_out_of_service};
 pub use incidents::{incident_id, present};
+pub use repair::awaiting;
 
 use crate::memory::{Memory, NodeMemory};
 use crate::policy::Policy;

@@ -100,6 +100,8 @@ pub struct TelemetryMemory {
     pub last_good: Option<Timestamp>,
     /// Unusable answers in a row.
     pub malformed: u32,
+    /// Why the last answer could not be used; the log tells each cause once.
+    pub last_cause: Option<String>,
     /// Energy that does not move, since when, and in how many samples.
     pub frozen: Option<Frozen>,
     /// Why the data cannot be used now, once that has lasted long enough to be told.
@@ -124,8 +126,10 @@ pub struct Frozen {
 pub struct Track {
     /// When it was first seen.
     pub first: Timestamp,
-    /// In how many good samples it was seen.
+    /// In how many good samples it was seen, half an interval or more apart.
     pub samples: u32,
+    /// When the last of them was counted.
+    pub counted: Option<Timestamp>,
     /// When it occurred, the last ones.
     pub occurrences: Vec<Timestamp>,
     /// The gauge was up before the agent looked, so its age is unknown, and nothing else agrees.
@@ -141,6 +145,14 @@ pub struct Track {
 }
 
 impl Track {
+    /// Counts a sample, unless one was counted a moment ago: a check that is repeated at once sees nothing new.
+    pub fn count(&mut self, now: Timestamp, apart: SignedDuration) {
+        if self.counted.is_none_or(|last| now.duration_since(last) >= apart) {
+            self.samples = self.samples.saturating_add(1);
+            self.counted = Some(now);
+        }
+    }
+
     /// Adds an occurrence.
     pub fn occurred(&mut self, now: Timestamp) {
         self.occurrences.retain(|at| now.duration_since(*at) < DAY);

@@ -41,7 +41,7 @@ pub fn update(
     if policy.watch_gpus {
         if let Some(sample) = telemetry::usable(telemetry, memory, policy, now) {
             for (uuid, gpu) in &sample.gpus {
-                gpu::update(uuid, gpu, view, memory, now, &mut occurred);
+                gpu::update(uuid, gpu, view, memory, (now, policy.interval / 2), &mut occurred);
             }
             missing(view, sample.gpus.keys(), memory, now);
             memory.clean_samples = if memory.has_fatal() { 0 } else { memory.clean_samples.saturating_add(1) };
@@ -142,5 +142,3 @@ fn fade(memory: &mut NodeMemory, now: Timestamp) {
     });
 }
 
-#[cfg(test)]
-mod tests;

@@ -33,6 +33,8 @@ pub struct NodeView {
     pub not_ready_since: Option<Timestamp>,
     /// Whether it takes no new pods.
     pub unschedulable: bool,
+    /// Whether its cordon carries the mark of a repair.
+    pub marked: bool,
     /// Annotation `aiops.local/skip`.
     pub skip: bool,
     /// It runs the control plane.

@@ -142,7 +142,7 @@ fn of_the_node(view: &NodeView) -> Option<Stop> {
     if let Some(mark) = &view.foreign {
         return Some(Stop::ForeignOwner(mark.clone()));
     }
-    if view.unschedulable {
+    if view.unschedulable && !view.marked {
         return Some(Stop::ForeignCordon);
     }
     view.control_plane.then_some(Stop::ControlPlane)

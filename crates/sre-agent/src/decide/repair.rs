@@ -74,16 +74,20 @@ fn isolated(name: &str, operation: &OperationView, node: &NodeMemory, now: Times
         // No data, or a doubt: absence of data never means healthy.
         (None, _) => return None,
     };
-    let (reason, message) = if class == Class::Service {
-        (OperationReason::ManualRequired, format!("{signature}: {}", class.remedy()))
-    } else {
-        let message = format!("{signature} is still up: {}; the node is released when it has stayed clean", class.remedy());
-        (OperationReason::FaultPresent, message)
-    };
+    let (reason, message) = awaiting(signature, class);
     let told = operation.phase == OperationPhase::AwaitingRepair
         && operation.reason == Some(reason)
         && held_for == Some(signature);
     (!told).then(|| step(name, OperationPhase::AwaitingRepair, reason, signature, message))
+}
+
+/// What an isolated node waits for.
+pub fn awaiting(signature: Signature, class: Class) -> (OperationReason, String) {
+    if class == Class::Service {
+        return (OperationReason::ManualRequired, format!("{signature}: {}", class.remedy()));
+    }
+    let message = format!("{signature} is up: {}; the node is released when it has stayed clean", class.remedy());
+    (OperationReason::FaultPresent, message)
 }
 
 fn watching(signature: Signature) -> String {

@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::signature::{Recovery, Signature};
 use crate::snapshot::NodeView;
 use crate::xid::{self, Class};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
 /// Health verdict "fail" of DCGM (`dcgm_structs.h`, DCGM_HEALTH_RESULT_FAIL).
@@ -18,7 +18,7 @@ pub(super) fn update(
     gpu: &Gpu,
     view: &NodeView,
     memory: &mut NodeMemory,
-    now: Timestamp,
+    (now, apart): (Timestamp, SignedDuration),
     occurred: &mut Vec<Occurrence>,
 ) {
     let before = memory.gpus.get(uuid).cloned();
@@ -38,7 +38,7 @@ pub(super) fn update(
             track(memory, Signature::Xid(number), uuid, now).doubtful = true;
         }
     }
-    settle_xids(uuid, gpu, view, memory);
+    settle_xids(uuid, gpu, view, memory, (now, apart));
     levels(uuid, gpu, memory, now);
     report(uuid, gpu, &fresh, memory, occurred);
     let entry = memory.gpus.entry(uuid.to_owned()).or_default();
@@ -79,7 +79,13 @@ fn track<'a>(memory: &'a mut NodeMemory, signature: Signature, uuid: &str, now: 
 }
 
 /// Ends, keeps or confirms the XIDs that are up on this GPU.
-fn settle_xids(uuid: &str, gpu: &Gpu, view: &NodeView, memory: &mut NodeMemory) {
+fn settle_xids(
+    uuid: &str,
+    gpu: &Gpu,
+    view: &NodeView,
+    memory: &mut NodeMemory,
+    (now, apart): (Timestamp, SignedDuration),
+) {
     let action = gpu.recovery_action;
     let fails = action.is_some_and(|value| value != 0)
         || gpu.health.is_some_and(|verdict| verdict >= HEALTH_FAIL)
@@ -97,7 +103,7 @@ fn settle_xids(uuid: &str, gpu: &Gpu, view: &NodeView, memory: &mut NodeMemory) 
         if repaired || over {
             return false;
         }
-        track.samples = track.samples.saturating_add(1);
+        track.count(now, apart);
         track.action_seen |= action.is_some_and(|value| value != 0);
         if fails {
             track.corroborated = true;

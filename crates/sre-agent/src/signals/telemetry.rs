@@ -26,12 +26,14 @@ pub(super) fn usable<'a>(
             }
             memory.telemetry.last_good = Some(now);
             memory.telemetry.stale = None;
+            memory.telemetry.last_cause = None;
             return Some(sample);
         }
         Some(Telemetry::Malformed(cause)) => (true, cause.clone()),
         Some(Telemetry::Unreachable(cause)) => (false, cause.clone()),
         None => (false, "no exporter pod runs on the node".to_owned()),
     };
+    memory.telemetry.last_cause = Some(cause.clone());
     memory.telemetry.malformed = if malformed { memory.telemetry.malformed.saturating_add(1) } else { 0 };
     if late || memory.telemetry.stale.is_some() || memory.telemetry.malformed >= Policy::MALFORMED_AFTER {
         memory.telemetry.stale = Some(cause);
