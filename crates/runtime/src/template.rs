@@ -272,7 +272,8 @@ pub fn env(name: &str, value: impl Into<String>) -> EnvVar {
 
 /// A variable with a field of the pod, e.g. `spec.nodeName`.
 pub fn env_field(name: &str, path: &str) -> EnvVar {
-    let field = ObjectFieldSelector { api_version: None, field_path: path.to_owned() };
+    // The API server writes its default version into this atomic map; without it every comparison would find a difference.
+    let field = ObjectFieldSelector { api_version: Some("v1".to_owned()), field_path: path.to_owned() };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
 }
