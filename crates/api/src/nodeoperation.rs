@@ -22,7 +22,6 @@ use crate::{names::annotation, policy::fields::choice};
     status = "NodeOperationStatus",
     derive = "PartialEq",
     doc = "What is being done to the node of the same name, by whom, and how far it is. A node without one is left in peace.",
-    printcolumn(name = "Node", type_ = "string", json_path = ".metadata.name"),
     printcolumn(name = "Operation", type_ = "string", json_path = ".status.operation"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Holder", type_ = "string", json_path = ".status.holder"),

@@ -93,7 +93,7 @@ pub(crate) fn shared_unique() -> Rule {
 /// Name of a shared resource.
 pub(crate) fn shared_name() -> Rule {
     explained(
-        "self.matches('^(nvidia\\\\.com/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$') && !self.endsWith('.shared')",
+        "self.matches('^(nvidia[.]com/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$') && !self.endsWith('.shared')",
         "\"resource name '\" + self + \"' cannot be shared: write nvidia.com/gpu or nvidia.com/mig-<profile>, without .shared \
          (renameByDefault adds that)\"",
     )
@@ -149,22 +149,17 @@ pub(crate) fn mig_names() -> Rule {
 /// Duration of a scrape.
 pub(crate) fn duration(field: &str) -> Rule {
     explained(
-        format!(
-            "{} && self != '0s' && self != '0'",
-            DURATION.replace("SELF", "self")
-        ),
+        "self.matches('^([0-9]+([.][0-9]+)?(y|w|d|h|m|s|ms))+$|^[0-9]+$') && self != '0s' && self != '0'",
         format!(
             "\"serviceMonitor.{field} '\" + self + \"' is not a positive duration: write for example 15s, 1m or 500ms\""
         ),
     )
 }
 
-const DURATION: &str = "SELF.matches('^([0-9]+(\\\\.[0-9]+)?(y|w|d|h|m|s|ms))+$|^[0-9]+$')";
-
 /// A scrape that takes longer than the interval. Judged here when both are of the units that CEL knows (h, m, s, ms).
 pub(crate) fn scrape_timeout() -> Rule {
     let simple = |field: &str| {
-        format!("self.serviceMonitor.{field}.matches('^([0-9]+(\\\\.[0-9]+)?(h|m|s|ms))+$')")
+        format!("self.serviceMonitor.{field}.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms))+$')")
     };
     explained(
         format!(
