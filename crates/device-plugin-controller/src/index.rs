@@ -1,7 +1,7 @@
 //! Verdicts on all nodes, kept up to date node by node, so that a change of one node costs the same whatever their number
 //! and a report only reads counters and a few names.
 
-use crate::verdict::{Asked, Topic, Verdict, judge};
+use crate::verdict::{Asked, Roles, Topic, Verdict, judge};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,14 +18,48 @@ pub struct Group {
     pub first: Vec<(String, String)>,
 }
 
-/// All groups that are not empty.
-pub type Summary = BTreeMap<Topic, Group>;
+/// How many nodes are to run each operand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The device plugin.
+    pub plugin: usize,
+    /// Feature discovery.
+    pub gfd: usize,
+    /// The MIG manager.
+    pub mig: usize,
+    /// Perhaps the MIG manager: feature discovery has yet to say.
+    pub mig_unknown: usize,
+}
+
+impl Expected {
+    fn count(&mut self, roles: Roles, step: fn(&mut usize)) {
+        let counters = [
+            (roles.plugin, &mut self.plugin),
+            (roles.gfd, &mut self.gfd),
+            (roles.mig, &mut self.mig),
+            (roles.mig_unknown, &mut self.mig_unknown),
+        ];
+        for (_, counter) in counters.into_iter().filter(|(counts, _)| *counts) {
+            step(counter);
+        }
+    }
+}
+
+/// All that is to be said about nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many nodes are to run each operand.
+    pub expected: Expected,
+    /// Groups that are not empty.
+    pub groups: BTreeMap<Topic, Group>,
+}
 
 #[derive(Default)]
 struct Inner {
     asked: Option<Arc<Asked>>,
     nodes: HashMap<String, Verdict>,
     groups: BTreeMap<Topic, BTreeMap<String, String>>,
+    expected: Expected,
 }
 
 /// The index; clones share it.
@@ -40,7 +74,7 @@ impl Index {
         let mut inner = self.inner.lock();
         let verdict = match (&change.new, &inner.asked) {
             (Some(node), Some(asked)) => judge(node, asked),
-            _ => Verdict::new(),
+            _ => Verdict::default(),
         };
         inner.put(&change.key.name, verdict)
     }
@@ -55,6 +89,7 @@ impl Index {
         inner.asked.clone_from(&asked);
         inner.nodes.clear();
         inner.groups.clear();
+        inner.expected = Expected::default();
         // Read under the lock: a change that comes meanwhile is taken over after this.
         if let Some(asked) = asked {
             for node in nodes.values() {
@@ -76,15 +111,18 @@ impl Index {
                 .map(|(name, text)| (name.clone(), text.clone()))
                 .collect(),
         };
-        groups
-            .map(|(topic, nodes)| (*topic, group(nodes)))
-            .collect()
+        Summary {
+            expected: inner.expected,
+            groups: groups
+                .map(|(topic, nodes)| (*topic, group(nodes)))
+                .collect(),
+        }
     }
 }
 
 impl Inner {
     fn put(&mut self, node: &str, verdict: Verdict) -> bool {
-        let old = if verdict.is_empty() {
+        let old = if verdict == Verdict::default() {
             self.nodes.remove(node)
         } else {
             self.nodes.insert(node.to_owned(), verdict.clone())
@@ -93,10 +131,13 @@ impl Inner {
         if old == verdict {
             return false;
         }
-        for topic in old.keys() {
+        self.expected
+            .count(old.roles, |counter| *counter = counter.saturating_sub(1));
+        self.expected.count(verdict.roles, |counter| *counter += 1);
+        for topic in old.said.keys() {
             self.groups.entry(*topic).or_default().remove(node);
         }
-        for (topic, text) in verdict {
+        for (topic, text) in verdict.said {
             self.groups
                 .entry(topic)
                 .or_default()

@@ -30,7 +30,11 @@ pub struct Report {
 
 /// Everything to report.
 pub fn report(validated: &Validated, observed: &Observed, failed: &[WriteError]) -> Report {
-    let (policy, view) = (&validated.policy, View { observed, failed });
+    let (policy, nodes, view) = (
+        &validated.policy,
+        &observed.nodes,
+        View { observed, failed },
+    );
     let plugin = view.plugin(validated);
     let gfd = off_or(
         &validated.gfd,
@@ -40,17 +44,19 @@ pub fn report(validated: &Validated, observed: &Observed, failed: &[WriteError])
                 ComponentCondition::FeatureDiscoveryReady,
                 app::GFD,
                 component::GFD,
+                nodes.expected.gfd,
             )
         },
     );
-    let sharing = sharing::finding(validated, &plugin, &observed.nodes);
+    let sharing = sharing::finding(validated, &plugin, nodes);
     let mig = off_or(&validated.mig, ComponentCondition::MigReady, || {
         let finding = view.operand(
             ComponentCondition::MigReady,
             app::MIG_MANAGER,
             component::MIG_MANAGER,
+            nodes.expected.mig,
         );
-        mig::finding(finding, &observed.nodes)
+        mig::finding(finding, nodes)
     });
     let findings = vec![plugin, gfd, sharing, mig];
     let outcome = outcome(&findings);
@@ -112,10 +118,15 @@ impl View<'_> {
     fn plugin(&self, validated: &Validated) -> Finding {
         let type_ = ComponentCondition::DevicePluginReady;
         off_or(&validated.plugin, type_, || {
-            let plugin = self.operand(type_, app::DEVICE_PLUGIN, component::DEVICE_PLUGIN);
+            let plugin = self.operand(
+                type_,
+                app::DEVICE_PLUGIN,
+                component::DEVICE_PLUGIN,
+                self.observed.nodes.expected.plugin,
+            );
             let is_mps = matches!(&validated.plugin, Plan::Run(config) if config.mps);
             if is_mps && plugin.reason == Reason::Ready {
-                let mps = self.operand(type_, app::MPS, component::MPS);
+                let mps = self.operand(type_, app::MPS, component::MPS, 0);
                 if mps.status != plugin.status {
                     return mps;
                 }
@@ -124,8 +135,14 @@ impl View<'_> {
         })
     }
 
-    /// One DaemonSet: failed writes first, then its pods.
-    fn operand(&self, type_: ComponentCondition, name: &str, component: &str) -> Finding {
+    /// One DaemonSet: failed writes first, then its pods. It is not ready before all `expected` nodes count in it.
+    fn operand(
+        &self,
+        type_: ComponentCondition,
+        name: &str,
+        component: &str,
+        expected: usize,
+    ) -> Finding {
         if let Some(error) = self
             .failed
             .iter()
@@ -139,6 +156,13 @@ impl View<'_> {
             );
         }
         match self.verdict(name) {
+            Some(verdict) if verdict.ready && count(expected) > verdict.rollout.desired => {
+                let text = format!(
+                    "DaemonSet {name}: {} of {expected} nodes have been given a pod",
+                    verdict.rollout.desired
+                );
+                finding(type_, false, Reason::Progressing, text)
+            }
             Some(verdict) => finding(type_, verdict.ready, verdict.reason, verdict.message),
             None => finding(
                 type_,
@@ -209,7 +233,7 @@ fn exceptions(observed: &Observed) -> Vec<NodeExceptions> {
             });
         }
     }
-    for (topic, group) in &observed.nodes {
+    for (topic, group) in &observed.nodes.groups {
         if let Some(reason) = topic.reason() {
             list.push(NodeExceptions {
                 reason: reason.to_string(),
@@ -228,7 +252,7 @@ fn count(n: usize) -> i32 {
 
 /// A group of the summary that is not empty.
 fn group(nodes: &Summary, topic: Topic) -> Option<&Group> {
-    nodes.get(&topic).filter(|group| group.count > 0)
+    nodes.groups.get(&topic).filter(|group| group.count > 0)
 }
 
 /// `gpu-1: nvidia.com/gpu is 8, asked for 32; gpu-2: ...; and 3 more`, or names only where all say the same.

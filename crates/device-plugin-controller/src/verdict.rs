@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::EffectivePolicy;
 use tessera_api::conditions::Reason;
+use tessera_api::effective::Operand;
 use tessera_api::names::label;
-use tessera_api::nodes::{NodeFacts, is_gpu_node};
+use tessera_api::nodes::{NodeFacts, is_gpu_node, is_mig_capable};
 use tessera_api::policy::MigStrategy;
 use tessera_runtime::operands::untolerated;
 
@@ -90,31 +91,72 @@ pub struct Asked {
     pub layouts: Option<Vec<String>>,
 }
 
+/// Which operands a node is to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// The device plugin.
+    pub plugin: bool,
+    /// Feature discovery.
+    pub gfd: bool,
+    /// The MIG manager.
+    pub mig: bool,
+    /// Feature discovery has yet to say whether its cards can do MIG.
+    pub mig_unknown: bool,
+}
+
 /// Everything that is to be said about one node.
-pub type Verdict = BTreeMap<Topic, String>;
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it is to run.
+    pub roles: Roles,
+    /// What is not as it should be.
+    pub said: BTreeMap<Topic, String>,
+}
 
 /// Judges one node; cost independent of how many there are.
 pub fn judge(node: &NodeFacts, asked: &Asked) -> Verdict {
-    let mut verdict = Verdict::new();
+    let mut verdict = Verdict::default();
     if node.deleting || !is_gpu_node(node, &asked.policy) {
         return verdict;
     }
     if let Some(taint) = untolerated_taint(node, &asked.policy.daemonsets.tolerations) {
-        verdict.insert(Topic::Taint, taint);
+        verdict.said.insert(Topic::Taint, taint);
         return verdict;
     }
+    verdict.roles = roles(node, &asked.policy);
     if asked.policy.mig_manager.operand.enabled {
         mig(
             node,
             asked.policy.mig.strategy,
             asked.layouts.as_deref(),
-            &mut verdict,
+            &mut verdict.said,
         );
     }
     if asked.policy.device_plugin.operand.enabled {
-        plugin(node, &asked.configs, &mut verdict);
+        plugin(node, &asked.configs, &mut verdict.said);
     }
     verdict
+}
+
+/// An operand runs where its label admits it; where the label is missing it is about to be written.
+fn roles(node: &NodeFacts, policy: &EffectivePolicy) -> Roles {
+    let is_off = node.label(label::DEPLOY_OPERANDS) == Some("false");
+    let admits = |key| !is_off && matches!(node.label(key), None | Some("" | "true"));
+    let runs = |operand: &Operand, key| operand.enabled && admits(key);
+    let gfd = runs(&policy.gfd.operand, label::DEPLOY_GFD);
+    let (can_mig, has_manager) = (
+        is_mig_capable(node),
+        runs(&policy.mig_manager.operand, label::DEPLOY_MIG_MANAGER),
+    );
+    let is_said = [label::MIG_CAPABLE, label::GPU_PRODUCT]
+        .iter()
+        .any(|key| node.label(key).is_some());
+    Roles {
+        plugin: runs(&policy.device_plugin.operand, label::DEPLOY_DEVICE_PLUGIN),
+        gfd,
+        mig: has_manager && can_mig,
+        mig_unknown: has_manager && gfd && !is_said,
+    }
 }
 
 fn untolerated_taint(node: &NodeFacts, tolerations: &[Toleration]) -> Option<String> {
@@ -131,7 +173,12 @@ fn untolerated_taint(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Str
     Some(text)
 }
 
-fn mig(node: &NodeFacts, strategy: MigStrategy, layouts: Option<&[String]>, verdict: &mut Verdict) {
+fn mig(
+    node: &NodeFacts,
+    strategy: MigStrategy,
+    layouts: Option<&[String]>,
+    said: &mut BTreeMap<Topic, String>,
+) {
     // Nodes without the manager are left alone.
     if node.label(label::DEPLOY_MIG_MANAGER).is_none() {
         return;
@@ -139,22 +186,22 @@ fn mig(node: &NodeFacts, strategy: MigStrategy, layouts: Option<&[String]>, verd
     match standing(node, strategy, layouts) {
         Standing::Settled => {}
         Standing::Pending(text) => {
-            verdict.insert(Topic::MigPending, text);
+            said.insert(Topic::MigPending, text);
         }
         Standing::Failed(text) => {
-            verdict.insert(Topic::MigFailed, text);
+            said.insert(Topic::MigFailed, text);
         }
         Standing::Unusable(text) => {
-            verdict.insert(Topic::MigUnusable, text);
+            said.insert(Topic::MigUnusable, text);
         }
     }
 }
 
-fn plugin(node: &NodeFacts, configs: &Configs, verdict: &mut Verdict) {
+fn plugin(node: &NodeFacts, configs: &Configs, said: &mut BTreeMap<Topic, String>) {
     match node.label(label::DEPLOY_DEVICE_PLUGIN) {
         Some("true") => {}
         Some(value) if value.contains("paused") => {
-            verdict.insert(
+            said.insert(
                 Topic::Paused,
                 format!("label {} is {value}", label::DEPLOY_DEVICE_PLUGIN),
             );
@@ -173,7 +220,7 @@ fn plugin(node: &NodeFacts, configs: &Configs, verdict: &mut Verdict) {
                 .or(default.as_deref());
             let Some(chosen) = chosen else { return };
             let Some(shares) = keys.get(chosen) else {
-                verdict.insert(Topic::Config, unknown_key(map, keys, chosen));
+                said.insert(Topic::Config, unknown_key(map, keys, chosen));
                 return;
             };
             shares
@@ -182,10 +229,10 @@ fn plugin(node: &NodeFacts, configs: &Configs, verdict: &mut Verdict) {
     match compare(node, shares) {
         Advertised::AsAsked => {}
         Advertised::Unclear(text) => {
-            verdict.insert(Topic::Unclear, text);
+            said.insert(Topic::Unclear, text);
         }
         Advertised::Differs(text) => {
-            verdict.insert(Topic::Sharing, text);
+            said.insert(Topic::Sharing, text);
         }
     }
 }

@@ -11,6 +11,13 @@ const TYPE: ComponentCondition = ComponentCondition::MigReady;
 /// `manager` is what the DaemonSet says.
 pub(super) fn finding(manager: Finding, nodes: &Summary) -> Finding {
     if manager.reason == Reason::NoGPUNodes && manager.status == ConditionStatus::True {
+        if nodes.expected.mig_unknown > 0 {
+            let text = format!(
+                "feature discovery has yet to say on {} nodes whether their cards can do MIG",
+                nodes.expected.mig_unknown
+            );
+            return make(TYPE, false, Reason::Progressing, text);
+        }
         return make(
             TYPE,
             true,

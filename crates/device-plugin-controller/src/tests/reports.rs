@@ -67,14 +67,16 @@ fn summary(validated: &Validated, nodes: Vec<NodeFacts>) -> Summary {
 }
 
 fn all_ready(nodes: Summary) -> Observed {
-    let rollouts = [
+    let n = i32::try_from(nodes.expected.plugin).unwrap().max(3);
+    let ready = Rollout { desired: n, ready: n, updated: n, ..READY };
+    let names = [
         "nvidia-device-plugin-daemonset",
         "gpu-feature-discovery",
         "nvidia-mig-manager",
         "nvidia-device-plugin-mps-control-daemon",
     ];
     Observed {
-        rollouts: rollouts.into_iter().map(|name| (name, READY)).collect(),
+        rollouts: names.into_iter().map(|name| (name, ready)).collect(),
         troubled: vec![],
         nodes,
     }
@@ -295,8 +297,8 @@ fn the_index_says_the_same_as_judging_all_nodes_anew_and_wakes_only_for_news() {
         Some(node("gpu-1", &[("unrelated", "x")], 8))
     )));
     assert!(
-        !index.changed(&change("gpu-2", Some(node("gpu-2", &[], 32)))),
-        "a node that is as asked is no news"
+        index.changed(&change("gpu-2", Some(node("gpu-2", &[], 32)))),
+        "one more node to serve"
     );
     assert_eq!(
         index.summary(),
@@ -306,5 +308,39 @@ fn the_index_says_the_same_as_judging_all_nodes_anew_and_wakes_only_for_news() {
         )
     );
     assert!(index.changed(&change("gpu-1", None)));
-    assert_eq!(index.summary(), Summary::new());
+    assert_eq!(index.summary(), Summary::default());
+}
+
+#[test]
+fn labels_that_are_not_written_yet_are_not_the_absence_of_gpus() {
+    let validated = validated(
+        spec("{nodeSelector: {gpu: 'true'}, migManager: {enabled: true}}"),
+        &Maps::new(),
+    );
+    let mut fresh = node("gpu-1", &[], 0);
+    fresh.labels.retain(|key, _| !key.starts_with("nvidia.com/"));
+    let mut observed = all_ready(summary(&validated, vec![fresh.clone()]));
+    let none = Rollout { desired: 0, ready: 0, updated: 0, ..READY };
+    observed.rollouts.values_mut().for_each(|rollout| *rollout = none);
+    let lines = |observed: &Observed| {
+        let findings = report(&validated, observed, &[]).slice.findings;
+        ["DevicePluginReady", "MigReady"].map(|type_| line(find(&findings, type_)))
+    };
+    assert_eq!(
+        lines(&observed),
+        [
+            "False Progressing: DaemonSet nvidia-device-plugin-daemonset: 0 of 1 nodes have been given a pod",
+            "False Progressing: feature discovery has yet to say on 1 nodes whether their cards can do MIG",
+        ]
+    );
+    fresh.labels.insert("nvidia.com/mig.capable".to_owned(), "false".to_owned());
+    fresh.labels.insert("gpu".to_owned(), "false".to_owned());
+    observed.nodes = summary(&validated, vec![fresh]);
+    assert_eq!(
+        lines(&observed),
+        [
+            "True NoGPUNodes: DaemonSet nvidia-device-plugin-daemonset: no node asks for it",
+            "True NoCapableNodes: no node has cards that can do MIG",
+        ]
+    );
 }
