@@ -68,7 +68,12 @@ fn summary(validated: &Validated, nodes: Vec<NodeFacts>) -> Summary {
 
 fn all_ready(nodes: Summary) -> Observed {
     let n = i32::try_from(nodes.expected.plugin).unwrap().max(3);
-    let ready = Rollout { desired: n, ready: n, updated: n, ..READY };
+    let ready = Rollout {
+        desired: n,
+        ready: n,
+        updated: n,
+        ..READY
+    };
     let names = [
         "nvidia-device-plugin-daemonset",
         "gpu-feature-discovery",
@@ -308,7 +313,10 @@ fn the_index_says_the_same_as_judging_all_nodes_anew_and_wakes_only_for_news() {
         )
     );
     assert!(index.changed(&change("gpu-1", None)));
-    assert_eq!(index.summary(), Summary::default());
+    assert_eq!(
+        index.summary(),
+        summary(&validated, vec![node("gpu-2", &[], 32)])
+    );
 }
 
 #[test]
@@ -318,10 +326,20 @@ fn labels_that_are_not_written_yet_are_not_the_absence_of_gpus() {
         &Maps::new(),
     );
     let mut fresh = node("gpu-1", &[], 0);
-    fresh.labels.retain(|key, _| !key.starts_with("nvidia.com/"));
+    fresh
+        .labels
+        .retain(|key, _| !key.starts_with("nvidia.com/"));
     let mut observed = all_ready(summary(&validated, vec![fresh.clone()]));
-    let none = Rollout { desired: 0, ready: 0, updated: 0, ..READY };
-    observed.rollouts.values_mut().for_each(|rollout| *rollout = none);
+    let none = Rollout {
+        desired: 0,
+        ready: 0,
+        updated: 0,
+        ..READY
+    };
+    observed
+        .rollouts
+        .values_mut()
+        .for_each(|rollout| *rollout = none);
     let lines = |observed: &Observed| {
         let findings = report(&validated, observed, &[]).slice.findings;
         ["DevicePluginReady", "MigReady"].map(|type_| line(find(&findings, type_)))
@@ -333,7 +351,9 @@ fn labels_that_are_not_written_yet_are_not_the_absence_of_gpus() {
             "False Progressing: feature discovery has yet to say on 1 nodes whether their cards can do MIG",
         ]
     );
-    fresh.labels.insert("nvidia.com/mig.capable".to_owned(), "false".to_owned());
+    fresh
+        .labels
+        .insert("nvidia.com/mig.capable".to_owned(), "false".to_owned());
     fresh.labels.insert("gpu".to_owned(), "false".to_owned());
     observed.nodes = summary(&validated, vec![fresh]);
     assert_eq!(
