@@ -48,10 +48,24 @@ pub struct Progress {
     pub pods: BTreeMap<String, Vec<Arc<PodFacts>>>,
     /// What the nodes let expect.
     pub expected: Expected,
-    /// Our ServiceMonitor exists.
-    pub monitor_live: bool,
-    /// Why the watch of ServiceMonitors does not work.
-    pub monitor_trouble: Option<String>,
+    /// What there is of ServiceMonitors.
+    pub monitor: Monitor,
+}
+
+/// What there is of ServiceMonitors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Monitor {
+    /// Not even the kind.
+    #[default]
+    NoKind,
+    /// The kind exists, and its objects are not known yet: it was installed, or this process was started, a moment ago.
+    Unknown,
+    /// The kind exists, and we may not list it.
+    Forbidden,
+    /// The kind exists, ours does not.
+    Missing,
+    /// Ours exists.
+    Live,
 }
 
 /// What the nodes let expect.
@@ -130,17 +144,28 @@ impl Progress {
         for pod in context.pods.values() {
             pods.entry(pod.component.clone()).or_default().push(pod);
         }
-        let monitors = context.monitors.kind().store();
         Self {
             rollouts: rollouts.collect(),
             pods,
             expected: context
                 .memory
                 .expected(hash, || Expected::count(&context.nodes.values(), policy)),
-            monitor_live: monitors
-                .get(&key(service::NVIDIA_DCGM_EXPORTER))
-                .is_some_and(|monitor| !monitor.deleting),
-            monitor_trouble: monitors.trouble(),
+            monitor: Monitor::read(context),
+        }
+    }
+}
+
+impl Monitor {
+    fn read(context: &Context) -> Self {
+        let store = context.monitors.kind().store();
+        let name = ObjectKey::namespaced(&context.namespace, service::NVIDIA_DCGM_EXPORTER);
+        let trouble = || store.trouble().unwrap_or_default();
+        match (context.monitors.is_present(), context.monitors.is_usable()) {
+            (false, _) => Self::NoKind,
+            (true, false) if trouble().contains("forbidden") => Self::Forbidden,
+            (true, false) => Self::Unknown,
+            (true, true) if store.get(&name).is_some_and(|monitor| !monitor.deleting) => Self::Live,
+            (true, true) => Self::Missing,
         }
     }
 }

@@ -45,7 +45,7 @@ impl Controller {
         let slice = status::slice(
             &active.effective,
             &wanted,
-            observed.monitor_present,
+            &active.status.conditions,
             &progress,
             &applied.failed,
         );

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use tessera_api::{
     ComponentCondition, EffectivePolicy, Reason,
-    conditions::ConditionStatus,
+    conditions::{ConditionStatus, find},
     effective,
     names::service,
     policy::{ComponentStatus, NodeExceptions, OperandStatus},
@@ -18,7 +19,7 @@ use tessera_runtime::{
 
 use crate::{
     build::component,
-    observe::{OPERANDS, Progress},
+    observe::{Monitor, OPERANDS, Progress},
     service_monitor,
     validate::{Validated, Wanted},
 };
@@ -34,11 +35,11 @@ struct Judged<'a> {
     exists: bool,
 }
 
-/// Everything that this controller says about a policy.
+/// Everything that this controller says about a policy; `before` are the conditions that it has.
 pub fn slice(
     policy: &EffectivePolicy,
     wanted: &Validated,
-    monitor_kind_exists: bool,
+    before: &[Condition],
     progress: &Progress,
     failed: &[WriteError],
 ) -> Slice {
@@ -46,7 +47,7 @@ pub fn slice(
     Slice {
         findings: vec![
             exporter_ready(policy, wanted, &judged, progress, failed),
-            monitoring_ready(policy, wanted, monitor_kind_exists, progress, failed),
+            monitoring_ready(policy, wanted, before, progress, failed),
         ],
         component: component_status(policy, wanted, &judged, progress),
     }
@@ -228,59 +229,70 @@ fn exporter_ready(
 fn monitoring_ready(
     policy: &EffectivePolicy,
     wanted: &Validated,
-    monitor_kind_exists: bool,
+    before: &[Condition],
     progress: &Progress,
     failed: &[WriteError],
 ) -> Finding {
     if let Some(finding) = off_or_invalid(MonitoringReady, policy, wanted.exporter.unusable()) {
         return finding;
     }
-    let monitor = format!(
-        "ServiceMonitor {}/{}",
-        wanted.common.namespace,
-        service::NVIDIA_DCGM_EXPORTER
-    );
-    if !monitor_kind_exists {
-        let message = format!(
-            "{monitor} is made as soon as the Prometheus operator's CRD {} is installed; until then metrics are at Service {}, port metrics",
-            service_monitor::CRD,
-            service::DCGM_EXPORTER
-        );
-        return finding(MonitoringReady, true, Reason::CRDNotInstalled, message);
-    }
-    if let Some(finding) = write_failed(MonitoringReady, failed, |component| {
+    let name = service::NVIDIA_DCGM_EXPORTER;
+    let monitor = format!("ServiceMonitor {}/{name}", wanted.common.namespace);
+    let failure = write_failed(MonitoringReady, failed, |component| {
         component == Some(component::MONITOR)
-    }) {
-        return finding;
-    }
-    match (&progress.monitor_trouble, progress.monitor_live) {
-        (Some(trouble), _) => finding(
-            MonitoringReady,
-            false,
-            Reason::ReconcileFailed,
-            trouble.clone(),
-        ),
-        (None, false) => finding(
-            MonitoringReady,
-            false,
-            Reason::Progressing,
-            format!("{monitor} is about to be made"),
-        ),
-        (None, true) => {
-            let settings = &policy.dcgm_exporter.service_monitor;
+    });
+    match progress.monitor {
+        Monitor::NoKind => {
             let message = format!(
-                "{monitor} asks Prometheus to scrape Service {} every {}",
-                service::NVIDIA_DCGM_EXPORTER,
-                service_monitor::duration(&settings.interval)
+                "{monitor} is made as soon as the Prometheus operator's CRD {} is installed; until then metrics are at Service {}, port metrics",
+                service_monitor::CRD,
+                service::DCGM_EXPORTER
             );
+            finding(MonitoringReady, true, Reason::CRDNotInstalled, message)
+        }
+        Monitor::Forbidden => {
+            let message = format!(
+                "{monitor} cannot be made: the controller may not list servicemonitors in namespace {}; its Role lacks that right",
+                wanted.common.namespace
+            );
+            finding(MonitoringReady, false, Reason::Forbidden, message)
+        }
+        // A moment later it is known: what was said before is not taken back for that.
+        Monitor::Unknown => as_before(before).unwrap_or_else(|| about_to_be_made(&monitor)),
+        Monitor::Missing => failure.unwrap_or_else(|| about_to_be_made(&monitor)),
+        Monitor::Live => failure.unwrap_or_else(|| {
+            let interval =
+                service_monitor::duration(&policy.dcgm_exporter.service_monitor.interval);
+            let message =
+                format!("{monitor} asks Prometheus to scrape Service {name} every {interval}");
             finding(
                 MonitoringReady,
                 true,
                 Reason::ServiceMonitorApplied,
                 message,
             )
-        }
+        }),
     }
+}
+
+fn about_to_be_made(monitor: &str) -> Finding {
+    finding(
+        MonitoringReady,
+        false,
+        Reason::Progressing,
+        format!("{monitor} is about to be made"),
+    )
+}
+
+fn as_before(before: &[Condition]) -> Option<Finding> {
+    let known = find(before, MonitoringReady.as_str())?;
+    let reason = known.reason.parse().ok()?;
+    Some(finding(
+        MonitoringReady,
+        known.status == "True",
+        reason,
+        known.message.clone(),
+    ))
 }
 
 fn write_failed(

@@ -12,7 +12,7 @@ use tessera_runtime::operands::{
 use super::*;
 use crate::{
     metrics_source::UserMap,
-    observe::Expected,
+    observe::{Expected, Monitor},
     validate::{Facts, validate},
 };
 
@@ -48,7 +48,8 @@ struct Situation {
     rollouts: BTreeMap<&'static str, Rollout>,
     pods: Vec<(&'static str, &'static str, Trouble)>,
     user_metrics: Option<UserMap>,
-    monitor: (bool, bool),
+    monitor: Monitor,
+    before: Vec<Condition>,
     failed: Vec<WriteError>,
 }
 
@@ -78,7 +79,8 @@ impl Default for Situation {
             rollouts: BTreeMap::from([(component::EXPORTER, counts(3, 3))]),
             pods: Vec::new(),
             user_metrics: None,
-            monitor: (true, true),
+            monitor: Monitor::Live,
+            before: Vec::new(),
             failed: Vec::new(),
         }
     }
@@ -87,7 +89,7 @@ impl Default for Situation {
 impl Situation {
     fn slice(self) -> Slice {
         let policy = policy(&self.spec);
-        let (present, live) = self.monitor;
+        let present = self.monitor != Monitor::NoKind;
         let facts = Facts {
             namespace: "gpu-operator",
             user_metrics: self.user_metrics.as_ref(),
@@ -110,10 +112,9 @@ impl Situation {
             rollouts: self.rollouts,
             pods,
             expected: Expected::count(&self.nodes, &policy),
-            monitor_live: live,
-            monitor_trouble: None,
+            monitor: self.monitor,
         };
-        slice(&policy, &wanted, present, &progress, &self.failed)
+        slice(&policy, &wanted, &self.before, &progress, &self.failed)
     }
 
     fn says(self) -> String {
@@ -144,6 +145,20 @@ fn refused(component: &str, code: u16) -> WriteError {
     }
 }
 
+fn said(status: bool, reason: Reason) -> Condition {
+    let now = k8s_openapi::jiff::Timestamp::UNIX_EPOCH;
+    let message = "what was said before";
+    tessera_api::conditions::condition(
+        &[],
+        MonitoringReady.as_str(),
+        status.into(),
+        reason,
+        message,
+        1,
+        now,
+    )
+}
+
 fn image_trouble() -> Trouble {
     Trouble {
         kind: TroubleKind::ImagePull,
@@ -167,21 +182,51 @@ fn situations() {
         (
             "no_crd",
             Situation {
-                monitor: (false, false),
+                monitor: Monitor::NoKind,
+                ..Situation::default()
+            },
+        ),
+        (
+            "kind_just_installed",
+            Situation {
+                monitor: Monitor::Unknown,
+                before: vec![said(true, Reason::CRDNotInstalled)],
+                ..Situation::default()
+            },
+        ),
+        (
+            "process_just_started",
+            Situation {
+                monitor: Monitor::Unknown,
+                before: vec![said(true, Reason::ServiceMonitorApplied)],
+                ..Situation::default()
+            },
+        ),
+        (
+            "first_look_at_the_kind",
+            Situation {
+                monitor: Monitor::Unknown,
+                ..Situation::default()
+            },
+        ),
+        (
+            "monitors_not_listable",
+            Situation {
+                monitor: Monitor::Forbidden,
                 ..Situation::default()
             },
         ),
         (
             "monitor_not_made_yet",
             Situation {
-                monitor: (true, false),
+                monitor: Monitor::Missing,
                 ..Situation::default()
             },
         ),
         (
             "monitor_forbidden",
             Situation {
-                monitor: (true, false),
+                monitor: Monitor::Missing,
                 failed: vec![refused(component::MONITOR, 403)],
                 ..Situation::default()
             },
