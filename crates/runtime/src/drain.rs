@@ -154,6 +154,18 @@ impl Drain {
         self.change(term, node, "uncordon", &|node| is_marked(node, kind), Some(false), labels, &annotations).await
     }
 
+    /// Takes our mark off a node whose cordon somebody else has undone.
+    pub async fn unmark(
+        &self,
+        term: &Term,
+        node: &NodeFacts,
+        annotations: Extras<'_>,
+    ) -> Result<NodeChange, DrainError> {
+        let mut annotations = annotations.to_vec();
+        annotations.push((annotation::CORDONED_BY, None));
+        self.change(term, node, "unmark", &|node| !node.unschedulable, None, &[], &annotations).await
+    }
+
     /// Writes labels and annotations and leaves the cordon as it is.
     pub async fn annotate(
         &self,

@@ -46,7 +46,7 @@ use std::time::Duration;
 use tessera_api::NodeOperation;
 use tessera_api::names::annotation;
 use tessera_api::nodeoperation::{
-    Found, NodeOperationSpec, NodeOperationStatus, OperationKind, OperationPhase, OperationReason,
+    Found, NodeOperationSpec, NodeOperationStatus, OperationKind, OperationPhase, OperationReason, Undo,
 };
 use tokio::sync::Mutex;
 
@@ -81,6 +81,8 @@ pub struct Intent<'a> {
     pub target: String,
     /// How the node was found.
     pub found: Found,
+    /// What has to be undone at the end, once it is active.
+    pub undo: Vec<Undo>,
     /// How much may be disturbed at once.
     pub budget: Budget,
     /// All GPU nodes, as the caller's store knows them.
@@ -268,7 +270,7 @@ impl Operations {
         };
         match admission {
             Admission::Admit => {
-                let active = Self::opening(intent, OperationPhase::Active);
+                let active = Self::opening(intent, OperationPhase::Active).undoing(intent.undo.clone());
                 let operation = self.write(term, mine, status(&active)).await?;
                 tracing::info!(node = intent.node, kind = %intent.kind, target = %intent.target, "Reconcile: began {} of node {}", intent.kind, intent.node);
                 Ok(Begun::Active(operation))
@@ -277,6 +279,7 @@ impl Operations {
                 let retry = RETRY.0 + (RETRY.1 - RETRY.0).mul_f64(crate::backoff::jitter());
                 let progress = Progress::to(OperationPhase::Withdrawn, reason, message.clone())
                     .leading_to(intent.target.clone())
+                    .undoing(Vec::new())
                     .until(Some(later(now, retry)));
                 self.write(term, mine, status(&progress)).await?;
                 Ok(Begun::Withdrawn { reason, message, retry })
