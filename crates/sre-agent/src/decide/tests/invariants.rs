@@ -129,7 +129,7 @@ fn judge(world: &World, before: &Snapshot, plan: &Plan) -> Result<(), TestCaseEr
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn on_any_timeline((nodes, events) in (1..9_usize).prop_flat_map(|nodes| {
