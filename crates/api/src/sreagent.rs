@@ -172,6 +172,8 @@ choice! {
         Deploying = "Deploying",
         /// The agent's pod cannot run.
         AgentUnavailable = "AgentUnavailable",
+        /// The spec cannot be used; what was made of an earlier one stays.
+        InvalidSpec = "InvalidSpec",
         /// An object of the agent could not be written.
         ApplyFailed = "ApplyFailed",
         /// The agent may act.
