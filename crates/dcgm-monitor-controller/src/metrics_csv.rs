@@ -46,10 +46,11 @@ impl fmt::Display for CsvError {
             write!(f, "line {}: ", self.line)?;
         }
         match &self.problem {
-            Problem::Columns(found) => write!(
+            Problem::Columns(found @ 4..) => write!(
                 f,
                 "three columns (field, type, help) are needed, not {found}; a help with a comma in it must stand in double quotes"
             ),
+            Problem::Columns(found) => write!(f, "three columns (field, type, help) are needed, not {found}"),
             Problem::Type(found) => write!(f, "unknown type `{}` (use gauge, counter or label)", shorten(found)),
             Problem::Name(found) => write!(f, "`{}` is not a DCGM field: names begin with DCGM_FI_ or DCGM_EXP_", shorten(found)),
             Problem::BareQuote => f.write_str("a double quote within a value; a quoted value must begin right after the comma, without a blank"),

@@ -153,6 +153,11 @@ fn usable(
         return Err((Reason::ConfigMapNotFound, message));
     };
     let Some(csv) = &map.csv else {
+        if map.keys.contains(key) {
+            let message =
+                format!("ConfigMap {namespace}/{name}, key {key}: it holds binary data, not text");
+            return Err((Reason::ConfigInvalid, message));
+        }
         let keys: Vec<&str> = map
             .keys
             .iter()
@@ -215,6 +220,7 @@ mod tests {
         };
         let good = map(Some(GOOD), &["dcgm-metrics.csv"]);
         let bad = map(Some("garbage"), &["dcgm-metrics.csv"]);
+        let binary = map(None, &["dcgm-metrics.csv"]);
         let other_key = map(None, &["metrics", "readme"]);
         let cases = [
             (
@@ -261,6 +267,15 @@ mod tests {
                 "LAST",
                 "mine",
                 Some((Reason::ConfigMapNotFound, "does not exist")),
+            ),
+            (
+                "binary",
+                Some("mine"),
+                Some(&binary),
+                last(),
+                "LAST",
+                "mine",
+                Some((Reason::ConfigInvalid, "binary data")),
             ),
             (
                 "wrong key",

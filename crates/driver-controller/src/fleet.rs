@@ -2,7 +2,7 @@
 //! the work of one node.
 
 use crate::pools::{DRIVER_POOL, DriverPool, TOOLKIT_POOL, ToolkitPool};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tessera_api::names::label;
 use tessera_api::nodes::is_gpu_node;
 use tessera_api::{EffectivePolicy, NodeFacts, conditions::Reason};
@@ -126,8 +126,8 @@ pub struct Fleet {
 pub struct Census {
     /// GPU nodes.
     pub gpu_nodes: usize,
-    /// Of those, with a driver of their own.
-    pub host_driver: usize,
+    /// Of those, the ones with a driver of their own.
+    pub host_driver: BTreeSet<String>,
     /// Driver pools with their nodes' number.
     pub drivers: BTreeMap<DriverPool, usize>,
     /// Toolkit pools with their nodes' number.
@@ -180,7 +180,12 @@ impl Census {
         adjust(&mut self.gpu_nodes, comes);
         match &placement.driver {
             DriverPlace::Pool(pool) => tally(&mut self.drivers, pool, comes),
-            DriverPlace::Host => adjust(&mut self.host_driver, comes),
+            DriverPlace::Host if comes => {
+                self.host_driver.insert(name.to_owned());
+            }
+            DriverPlace::Host => {
+                self.host_driver.remove(name);
+            }
             DriverPlace::Unknown | DriverPlace::Off => {}
         }
         if let Some(pool) = &placement.toolkit {
