@@ -2,6 +2,7 @@
 
 use crate::controller::Key;
 use crate::index::Index;
+use crate::mig_nodes::Changes;
 use crate::pods::TroubledPods;
 use crate::referenced::Referenced;
 use parking_lot::RwLock;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use tessera_api::EffectivePolicy;
 use tessera_api::nodes::NodeFacts;
 use tessera_runtime::apply::{Applier, Owned};
+use tessera_runtime::events::Events;
 use tessera_runtime::node_labels::NodeLabels;
 use tessera_runtime::policy::Policies;
 use tessera_runtime::queue::Queue;
@@ -51,6 +53,10 @@ pub struct Context {
     pub labels: NodeLabels,
     /// The policy that nodes are labelled by.
     pub current: RwLock<Current>,
+    /// MIG changes under way.
+    pub changes: Changes,
+    /// For what cannot be undone.
+    pub events: Events,
     /// To look at something again.
     pub queue: Queue<Key>,
 }

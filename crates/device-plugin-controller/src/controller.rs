@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::context::Context;
 use crate::index::Index;
+use crate::mig_nodes::Changes;
 use crate::pods::TroubledPods;
 use crate::reconcile::DevicePluginController;
 use crate::referenced::Referenced;
@@ -83,6 +84,8 @@ pub async fn prepare(
         status: StatusWriter::new(&process, policies.clone(), NAME),
         labels: NodeLabels::new(&process, NAME, nodes.clone()),
         current: RwLock::default(),
+        changes: Changes::default(),
+        events: process.events(),
         queue: queue.clone(),
         namespace,
         policies,

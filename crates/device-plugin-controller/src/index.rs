@@ -3,7 +3,7 @@
 
 use crate::verdict::{Asked, Roles, Topic, Verdict, judge};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tessera_api::nodes::NodeFacts;
 use tessera_runtime::operands::NAMED;
@@ -60,6 +60,8 @@ struct Inner {
     nodes: HashMap<String, Verdict>,
     groups: BTreeMap<Topic, BTreeMap<String, String>>,
     expected: Expected,
+    /// Nodes whose MIG change takes too long.
+    overdue: BTreeSet<String>,
 }
 
 /// The index; clones share it.
@@ -99,6 +101,20 @@ impl Index {
         true
     }
 
+    /// Whether the MIG change of `node` takes too long. True when that is news.
+    pub fn overdue(&self, node: &str, is_overdue: bool) -> bool {
+        let mut inner = self.inner.lock();
+        let is_news = if is_overdue {
+            inner.overdue.insert(node.to_owned())
+        } else {
+            inner.overdue.remove(node)
+        };
+        if is_news {
+            inner.show(node);
+        }
+        is_news
+    }
+
     /// What is to be said now.
     pub fn summary(&self) -> Summary {
         let inner = self.inner.lock();
@@ -122,27 +138,52 @@ impl Index {
 
 impl Inner {
     fn put(&mut self, node: &str, verdict: Verdict) -> bool {
-        let old = if verdict == Verdict::default() {
-            self.nodes.remove(node)
+        let roles = verdict.roles;
+        let (old, is_same) = if verdict == Verdict::default() {
+            let old = self.nodes.remove(node);
+            (old.as_ref().map(|old| old.roles), old.is_none())
         } else {
-            self.nodes.insert(node.to_owned(), verdict.clone())
+            let is_same = self.nodes.get(node) == Some(&verdict);
+            let old = self.nodes.insert(node.to_owned(), verdict);
+            (old.map(|old| old.roles), is_same)
         };
-        let old = old.unwrap_or_default();
-        if old == verdict {
+        if is_same {
             return false;
         }
-        self.expected
-            .count(old.roles, |counter| *counter = counter.saturating_sub(1));
-        self.expected.count(verdict.roles, |counter| *counter += 1);
-        for topic in old.said.keys() {
-            self.groups.entry(*topic).or_default().remove(node);
+        self.expected.count(old.unwrap_or_default(), |counter| {
+            *counter = counter.saturating_sub(1)
+        });
+        self.expected.count(roles, |counter| *counter += 1);
+        self.show(node);
+        true
+    }
+
+    /// Puts what is said about a node into the groups.
+    fn show(&mut self, node: &str) {
+        for group in self.groups.values_mut() {
+            group.remove(node);
         }
-        for (topic, text) in verdict.said {
+        let is_overdue = self.overdue.contains(node);
+        let said = self
+            .nodes
+            .get(node)
+            .map(|verdict| verdict.said.clone())
+            .unwrap_or_default();
+        for (topic, text) in said {
+            let (topic, text) = match topic {
+                Topic::MigPending if is_overdue => (Topic::MigFailed, overdue_text(&text)),
+                other => (other, text),
+            };
             self.groups
                 .entry(topic)
                 .or_default()
                 .insert(node.to_owned(), text);
         }
-        true
     }
+}
+
+fn overdue_text(pending: &str) -> String {
+    format!(
+        "{pending}, and takes too long; see kubectl logs -l app=nvidia-mig-manager on that node, then set the label again"
+    )
 }

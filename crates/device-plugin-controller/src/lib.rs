@@ -5,7 +5,8 @@
 //! - **Reads**: nothing beyond these stores.
 //! - **Writes**: DaemonSets nvidia-device-plugin-daemonset, gpu-feature-discovery, nvidia-device-plugin-mps-control-daemon
 //!   (only with MPS), nvidia-mig-manager (only with migManager.enabled) and the ConfigMaps that they read; `status` of the
-//!   active policy; node labels when nobody else has written them for 3 s.
+//!   active policy; node labels when nobody else has written them for 3 s, label nvidia.com/mig.config where a node has none,
+//!   and labels that the MIG manager has paused and not restored in time.
 //! - **Field manager**: `device-plugin-controller.aiops.local`; owned paths: whole objects of its own, `status.devicePlugin`,
 //!   its conditions, and the computed summary. Node labels: the shared `node-labels.aiops.local`.
 //! - **Conditions owned**: DevicePluginReady, FeatureDiscoveryReady, SharingApplied, MigReady.
@@ -27,6 +28,7 @@ pub mod controller;
 pub mod error;
 pub mod index;
 pub mod mig;
+pub mod mig_nodes;
 pub mod observe;
 pub mod plugin_config;
 pub mod pods;

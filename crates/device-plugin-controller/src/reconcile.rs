@@ -5,7 +5,7 @@ use crate::controller::Key;
 use crate::error::Error;
 use crate::validate::{Validated, validate};
 use crate::verdict::Asked;
-use crate::{build, observe, status};
+use crate::{build, mig_nodes, observe, status};
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_api::names::controller::DEVICE_PLUGIN as NAME;
@@ -135,6 +135,8 @@ impl DevicePluginController {
         let context = &self.context;
         let Some(node) = context.nodes.get_cluster(name) else {
             context.labels.forget(name);
+            context.changes.forget(name);
+            context.index.overdue(name, false);
             return Ok(Outcome::Gone);
         };
         let policy = match context.current.read().clone() {
@@ -149,7 +151,9 @@ impl DevicePluginController {
             .await?
         {
             context.queue.wake_after(Key::Node(name.to_owned()), pause);
+            return Ok(Outcome::Ready);
         }
+        mig_nodes::look_after(context, term, &node, policy.as_deref()).await?;
         Ok(Outcome::Ready)
     }
 }

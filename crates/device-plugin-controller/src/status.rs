@@ -58,6 +58,8 @@ pub fn report(validated: &Validated, observed: &Observed, failed: &[WriteError])
         );
         mig::finding(finding, nodes)
     });
+    // While pods roll out, nodes differ as a matter of course.
+    let is_mismatch = sharing.reason == Reason::SharingMismatch;
     let findings = vec![plugin, gfd, sharing, mig];
     let outcome = outcome(&findings);
     let operands = [
@@ -84,7 +86,7 @@ pub fn report(validated: &Validated, observed: &Observed, failed: &[WriteError])
             .iter()
             .filter_map(|(name, operand)| view.operand_status(name, operand))
             .collect(),
-        exceptions: exceptions(observed),
+        exceptions: exceptions(observed, is_mismatch),
         upgrade: None,
     };
     Report {
@@ -163,6 +165,13 @@ impl View<'_> {
                 );
                 finding(type_, false, Reason::Progressing, text)
             }
+            // A pod that is not ready yet is what a roll-out looks like.
+            Some(verdict)
+                if verdict.reason == Reason::PodsNotReady
+                    && verdict.rollout.updated < verdict.rollout.desired =>
+            {
+                finding(type_, false, Reason::RollingOut, verdict.message)
+            }
             Some(verdict) => finding(type_, verdict.ready, verdict.reason, verdict.message),
             None => finding(
                 type_,
@@ -220,7 +229,7 @@ fn off_or<T>(plan: &Plan<T>, type_: ComponentCondition, run: impl FnOnce() -> Fi
 }
 
 /// Pods by trouble, then nodes by topic.
-fn exceptions(observed: &Observed) -> Vec<NodeExceptions> {
+fn exceptions(observed: &Observed, is_mismatch: bool) -> Vec<NodeExceptions> {
     let mut list = Vec::new();
     for exception in tessera_runtime::operands::group(&observed.troubled) {
         // Pods that are on their way are no exception.
@@ -233,7 +242,12 @@ fn exceptions(observed: &Observed) -> Vec<NodeExceptions> {
             });
         }
     }
-    for (topic, group) in &observed.nodes.groups {
+    let topics = observed
+        .nodes
+        .groups
+        .iter()
+        .filter(|(topic, _)| is_mismatch || **topic != Topic::Sharing);
+    for (topic, group) in topics {
         if let Some(reason) = topic.reason() {
             list.push(NodeExceptions {
                 reason: reason.to_string(),

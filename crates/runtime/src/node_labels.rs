@@ -143,19 +143,56 @@ impl NodeLabels {
         if let Some(left) = self.patience.wait(&node.name, crate::clock::now()) {
             return Ok(Some(left));
         }
+        // Not forced: a value that somebody sets at this moment is a wish.
+        self.apply(term, node, NODE_LABELS_MANAGER, &change.apply, false).await
+    }
+
+    /// Gives back what a program of NVIDIA has paused and never restored: labels with the value `paused` become what
+    /// `policy` wants, and ours again. `Some(delay)`: try again then.
+    pub async fn restore(
+        &self,
+        term: &Term,
+        node: &NodeFacts,
+        policy: Option<&EffectivePolicy>,
+        paused: &str,
+    ) -> Result<Option<Duration>, LabelError> {
+        let mut as_before = node.clone();
+        as_before.labels.retain(|_, value| value != paused);
+        let change = desired_labels(&as_before, policy);
+        self.apply(term, node, NODE_LABELS_MANAGER, &change.apply, true).await
+    }
+
+    /// Sets labels that `manager` alone writes, where nobody else has set them. `Some(delay)`: try again then.
+    pub async fn set(
+        &self,
+        term: &Term,
+        node: &NodeFacts,
+        manager: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Option<Duration>, LabelError> {
+        self.apply(term, node, manager, labels, false).await
+    }
+
+    async fn apply(
+        &self,
+        term: &Term,
+        node: &NodeFacts,
+        manager: &str,
+        labels: &BTreeMap<String, String>,
+        force: bool,
+    ) -> Result<Option<Duration>, LabelError> {
         term.check()?;
-        // The UID keeps the apply from creating a Node that has just gone. Not forced: a value that somebody sets at
-        // this moment is a wish.
+        // The UID keeps the apply from creating a Node that has just gone.
         let body = json!({
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": node.name, "uid": node.uid, "labels": change.apply},
+            "metadata": {"name": node.name, "uid": node.uid, "labels": labels},
         });
-        let params = PatchParams::apply(NODE_LABELS_MANAGER);
+        let params = PatchParams { force, ..PatchParams::apply(manager) };
         match within(self.limit, self.api.patch(&node.name, &params, &Patch::Apply(&body))).await {
             Ok(written) => {
                 self.patience.clear(&node.name);
-                tracing::info!(node = %node.name, labels = change.apply.len(), "Reconcile: labelled node {}", node.name);
+                tracing::info!(node = %node.name, labels = labels.len(), "Reconcile: labelled node {}", node.name);
                 let version = crate::watch::version(&written);
                 self.nodes.observe(ObjectKey::cluster(&node.name), version, NodeFacts::from_node(&written));
                 Ok(None)

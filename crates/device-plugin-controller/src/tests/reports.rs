@@ -313,6 +313,7 @@ fn the_index_says_the_same_as_judging_all_nodes_anew_and_wakes_only_for_news() {
         )
     );
     assert!(index.changed(&change("gpu-1", None)));
+    assert!(!index.changed(&change("gpu-1", None)));
     assert_eq!(
         index.summary(),
         summary(&validated, vec![node("gpu-2", &[], 32)])
@@ -363,4 +364,37 @@ fn labels_that_are_not_written_yet_are_not_the_absence_of_gpus() {
             "True NoCapableNodes: no node has cards that can do MIG",
         ]
     );
+}
+
+#[test]
+fn a_mig_change_that_takes_too_long_has_failed_until_it_moves() {
+    let validated = validated(
+        spec("{nodeSelector: {gpu: 'true'}, migManager: {enabled: true}}"),
+        &Maps::new(),
+    );
+    let store: Store<NodeFacts> = Store::new("Node", |_| {});
+    let pending = node(
+        "gpu-1",
+        &[
+            ("nvidia.com/mig.config", "all-1g.10gb"),
+            ("nvidia.com/mig.config.state", "pending"),
+        ],
+        8,
+    );
+    store.observe(ObjectKey::cluster("gpu-1"), 1, pending);
+    let index = Index::default();
+    index.ask(Some(asked(&validated)), &store);
+    let mig = || {
+        let findings = report(&validated, &all_ready(index.summary()), &[])
+            .slice
+            .findings;
+        line(find(&findings, "MigReady"))
+    };
+    assert!(mig().starts_with("False MigPending"));
+    assert!(index.overdue("gpu-1", true) && !index.overdue("gpu-1", true));
+    assert!(mig().starts_with(
+        "False MigFailed: gpu-1: layout all-1g.10gb is being applied, and takes too long"
+    ));
+    assert!(index.overdue("gpu-1", false));
+    assert!(mig().starts_with("False MigPending"));
 }
