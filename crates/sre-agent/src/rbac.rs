@@ -48,6 +48,11 @@ pub fn own() -> Vec<PolicyRule> {
     ]
 }
 
+/// All three by the last part of their names, for the chart's generator.
+pub fn roles() -> [(&'static str, Vec<PolicyRule>); 3] {
+    [("observe", observe()), ("own", own()), ("repair", repair())]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -224,6 +224,10 @@ impl Controller {
             }
             let about = reference(agent);
             let bad = new.status == "False" && new.reason != "AutoRepairOff" && new.reason != "Suspended";
+            if before.is_none() && !bad {
+                // A first status that is as asked for is no transition.
+                continue;
+            }
             if bad {
                 self.context.events.warning(&about, &new.reason, &new.type_, &new.message).await;
             } else {

@@ -98,7 +98,8 @@ fn availability(observed: &Observed) -> Finding {
             let message = format!("the agent's pod cannot run: {}", trouble.message);
             (Some(false), Reason::AgentUnavailable, message)
         }
-        Some(trouble) => (Some(false), Reason::Deploying, format!("the agent's pod is on its way: {}", trouble.message)),
+        // What passes by itself in seconds is not told step by step: each would be a write.
+        Some(_) => (Some(false), Reason::Deploying, format!("Deployment {name} has no available pod yet")),
         None => match stuck(deployment) {
             Some(why) => (Some(false), Reason::AgentUnavailable, format!("Deployment {name} makes no pod: {why}")),
             None => (Some(false), Reason::Deploying, format!("Deployment {name} has no available pod yet")),
@@ -167,6 +168,10 @@ fn telemetry(object: &SREAgent, report: Option<&AgentReport>, available: &Findin
         return unknown;
     }
     let telemetry = report.and_then(|report| report.telemetry.clone()).unwrap_or_default();
+    let observed = report.and_then(|report| report.nodes.as_ref()).map_or(0, |nodes| nodes.observed);
+    if telemetry.stale == 0 && telemetry.scraped == 0 && observed > 0 {
+        return (None, Reason::NotReported, "no exporter has given data yet".to_owned());
+    }
     if telemetry.stale == 0 {
         let blind = match telemetry.missing_metrics.as_slice() {
             [] => String::new(),

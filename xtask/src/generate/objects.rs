@@ -40,14 +40,22 @@ pub(super) fn all() -> anyhow::Result<Outputs> {
     for (name, granted) in processes() {
         outputs.insert(chart(name).join("files/rbac.yaml"), rights(&granted)?);
     }
+    let agent_roles = BTreeMap::from(tessera_sre_agent::rbac::roles());
+    outputs.insert(
+        chart("sreagent-controller").join("files/agent-roles.yaml"),
+        yaml(&agent_roles)?,
+    );
     for (name, images) in operand_images() {
         outputs.insert(chart(name).join("files/images.yaml"), yaml(&images)?);
     }
     Ok(outputs)
 }
 
-fn processes() -> [(&'static str, Rights); 0] {
-    []
+fn processes() -> [(&'static str, Rights); 1] {
+    [(
+        "sreagent-controller",
+        tessera_sreagent_controller::rbac::rights(),
+    )]
 }
 
 fn rights(rights: &Rights) -> anyhow::Result<String> {
