@@ -146,7 +146,9 @@ impl Agent {
                         .filter(|uid| !listed.contains(uid))
                         .cloned()
                         .collect();
-                    gone.iter().for_each(|uid| self.gone(uid));
+                    for uid in gone {
+                        self.gone(&uid);
+                    }
                 }
                 Some(Err(error)) => tracing::warn!(%error, "watch of pods"),
                 None => break,

@@ -157,7 +157,8 @@ impl Lab {
     ) -> anyhow::Result<Self> {
         // Once a process: cargo takes a second to find out that there is nothing to do.
         static BUILT: std::sync::OnceLock<Result<PathBuf, String>> = std::sync::OnceLock::new();
-        let built = BUILT.get_or_init(|| build::binaries("dev", false).map_err(|error| format!("{error:#}")));
+        let built = BUILT
+            .get_or_init(|| build::binaries("dev", false).map_err(|error| format!("{error:#}")));
         built.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
         Self::bare(name, nodes, change).await
     }
@@ -166,8 +167,14 @@ impl Lab {
     ///
     /// # Errors
     /// As [`Lab::start`].
-    pub async fn bare(name: &str, nodes: Vec<Node>, change: impl FnOnce(&mut Options)) -> anyhow::Result<Self> {
-        let dir = paths::target().join("lab-tests").join(format!("{name}-{}", std::process::id()));
+    pub async fn bare(
+        name: &str,
+        nodes: Vec<Node>,
+        change: impl FnOnce(&mut Options),
+    ) -> anyhow::Result<Self> {
+        let dir = paths::target()
+            .join("lab-tests")
+            .join(format!("{name}-{}", std::process::id()));
         let mut options = Options::new(dir, &|_| {})?;
         options.nodes = nodes;
         change(&mut options);

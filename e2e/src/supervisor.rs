@@ -14,13 +14,13 @@ mod pki;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -45,17 +45,17 @@ pub async fn run(dir: &Path) -> anyhow::Result<()> {
     let outcome = running.live().await;
     running.stop().await;
     if let Err(error) = &outcome {
-        say("failed", &format!("{error:#}")).await;
+        say("failed", &format!("{error:#}"));
     }
     outcome
 }
 
 /// A line for the owner; nobody may be listening any more.
-async fn say(kind: &str, text: &str) {
+fn say(kind: &str, text: &str) {
     let line = format!("{kind} {}\n", text.replace('\n', " "));
-    let mut out = tokio::io::stdout();
-    let _ = out.write_all(line.as_bytes()).await;
-    let _ = out.flush().await;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(line.as_bytes());
+    let _ = out.flush();
 }
 
 struct Running {
@@ -116,8 +116,7 @@ impl Running {
         say(
             "progress",
             &format!("starting etcd and kube-apiserver {server}"),
-        )
-        .await;
+        );
         self.spawn(Tool::Etcd, components::etcd(&data, ports))?;
         self.spawn(
             Tool::KubeApiserver,
@@ -130,8 +129,7 @@ impl Running {
         say(
             "progress",
             "starting kube-controller-manager, kube-scheduler and kwok",
-        )
-        .await;
+        );
         self.spawn(
             Tool::KubeControllerManager,
             components::controller_manager(&pki, &files),
@@ -163,7 +161,7 @@ impl Running {
             api_seconds,
             total_seconds: started.elapsed().as_secs_f64(),
         };
-        say("ready", &serde_json::to_string(&ready)?).await;
+        say("ready", &serde_json::to_string(&ready)?);
         Ok(())
     }
 
@@ -307,19 +305,22 @@ async fn watch_children(children: &mut BTreeMap<Tool, Child>, dir: &Path) -> any
 fn stop_order() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        let owner = async {
-            let mut lines = BufReader::new(tokio::io::stdin()).lines();
-            while let Ok(Some(line)) = lines.next_line().await {
-                if line.trim() == "detach" {
-                    std::future::pending::<()>().await;
-                }
+    let (sender, owner_gone) = tokio::sync::oneshot::channel();
+    // A thread, because nothing can wake a read of standard input; it ends with the process.
+    std::thread::spawn(move || {
+        let mut lines = std::io::stdin().lock().lines().map_while(Result::ok);
+        if lines.any(|line| line.trim() == "detach") {
+            loop {
+                std::thread::park();
             }
-        };
+        }
+        let _ = sender.send(());
+    });
+    Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            () = owner => {}
+            _ = owner_gone => {}
         }
     })
 }

@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Cargo profile of the controllers' binaries.
     #[arg(long, default_value = "dev", value_name = "NAME")]
     profile: String,
+    /// Use the binaries as they are instead of building them.
+    #[arg(long)]
+    no_build: bool,
     /// Port of the API server; the next two are taken as well.
     #[arg(long, default_value_t = lab::DEFAULT_PORT)]
     port: u16,
@@ -103,7 +106,11 @@ fn prepare(args: &Args, screen: &Screen) -> anyhow::Result<Prepared> {
     let mut options = Options::new(paths::default_lab(), &report)?;
     step.done("");
     let step = screen.step("controllers and lab agent");
-    options.images = lab::build::binaries(&args.profile, true)?;
+    options.images = if args.no_build {
+        paths::binaries(&args.profile)
+    } else {
+        lab::build::binaries(&args.profile, true)?
+    };
     options.agent = options.images.join("lab-agent");
     step.done(&format!("profile {}", args.profile));
     options.ports = PortChoice::Fixed(args.port);

@@ -30,7 +30,7 @@ fn supervise(dir: Option<PathBuf>) -> ExitCode {
         Err(error) => return complain(&error),
     };
     let outcome = runtime.block_on(tessera_e2e::supervisor::run(&dir));
-    // Standard input may still be read by a thread that nothing can wake.
+    // Requests of the last moment are not waited for.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,11 +12,13 @@ use tokio::sync::Mutex;
 const FRESH: Duration = Duration::from_millis(500);
 
 type Data = Arc<BTreeMap<String, String>>;
+/// By namespace and name: when it was read and what was there.
+type Entries = HashMap<(String, String), (Instant, Option<Data>)>;
 
 /// The cache.
 pub(super) struct Cache {
     client: Client,
-    entries: Mutex<HashMap<(String, String), (Instant, Option<Data>)>>,
+    entries: Mutex<Entries>,
 }
 
 impl Cache {

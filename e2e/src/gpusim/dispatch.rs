@@ -88,7 +88,9 @@ impl Tasks {
                     .filter(|name| !listed.contains(name))
                     .cloned()
                     .collect();
-                gone.iter().for_each(|name| self.node_gone(name));
+                for name in gone {
+                    self.node_gone(&name);
+                }
             }
         }
     }
@@ -110,7 +112,9 @@ impl Tasks {
                     .filter(|uid| !listed.contains(uid))
                     .cloned()
                     .collect();
-                gone.iter().for_each(|uid| self.pod_gone(uid));
+                for uid in gone {
+                    self.pod_gone(&uid);
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Container;
 
 /// State of a node that operands wait for.
+#[allow(clippy::struct_excessive_bools, reason = "four independent facts")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     /// A driver is loaded: by a driver pod that is ready, or by the host.

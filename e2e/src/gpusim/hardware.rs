@@ -41,7 +41,7 @@ impl Hardware {
             match (self.instances(card), strategy) {
                 (Some(layout), "single") => {
                     *plain.entry("nvidia.com/gpu".to_owned()).or_default() +=
-                        layout.values().sum::<u32>()
+                        layout.values().sum::<u32>();
                 }
                 (Some(layout), "mixed") => {
                     for (profile, count) in layout {

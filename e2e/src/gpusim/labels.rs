@@ -72,9 +72,10 @@ fn product_label(hardware: &Hardware, config: &PluginConfig, mig_strategy: &str)
     if let ("single", Some(layout)) = (mig_strategy, hardware.instances(0)) {
         match layout.keys().next() {
             Some(profile) if layout.len() == 1 => {
-                name += &format!("-MIG-{}", resource_name(profile))
+                name.push_str("-MIG-");
+                name.push_str(&resource_name(profile));
             }
-            _ => name += "-MIG-INVALID",
+            _ => name.push_str("-MIG-INVALID"),
         }
     }
     if config.replicas("nvidia.com/gpu") > 1 && !config.renames() {

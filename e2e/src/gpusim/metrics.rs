@@ -149,7 +149,11 @@ pub(super) fn text(facts: &Facts, uptime: f64) -> String {
         for card in &cards {
             let mut labels = labels(facts, *card);
             if let ("DCGM_FI_DEV_XID_ERRORS", Some(xid)) = (field.0, facts.cards.xid.get(card)) {
-                labels += &format!(",err_code=\"{xid}\",err_msg=\"{}\"", xid_message(*xid));
+                let _ = write!(
+                    labels,
+                    ",err_code=\"{xid}\",err_msg=\"{}\"",
+                    xid_message(*xid)
+                );
             }
             let _ = writeln!(
                 out,

@@ -108,32 +108,31 @@ fn generated(name: &str, product: Product, cards: u32) -> Result<Vec<CardLayout>
             product.label()
         )
     };
-    let card = match name {
-        "all-disabled" => CardLayout::new(),
-        _ => {
-            let slices = product.slices().ok_or_else(unknown)?;
-            match name.strip_prefix("all-").ok_or_else(unknown)? {
-                "enabled" => CardLayout::new(),
-                "balanced" => slices
+    if name == "all-disabled" {
+        return Ok((0..cards).map(|_| CardLayout::new()).collect());
+    }
+    let slices = product.slices().ok_or_else(unknown)?;
+    let card: CardLayout = match name.strip_prefix("all-").ok_or_else(unknown)? {
+        "enabled" => CardLayout::new(),
+        "balanced" => {
+            let counts = [(1, 2), (2, 1), (3, 1)];
+            let count = |g: u8| {
+                counts
                     .iter()
-                    .filter_map(|(g, gb)| {
-                        Some((
-                            format!("{g}g.{gb}gb"),
-                            *[(1, 2), (2, 1), (3, 1)]
-                                .iter()
-                                .find(|(of, _)| of == g)
-                                .map(|(_, n)| n)?,
-                        ))
-                    })
-                    .collect(),
-                profile => {
-                    let (g, gb) = slices
-                        .into_iter()
-                        .find(|(g, gb)| profile == format!("{g}g.{gb}gb"))
-                        .ok_or_else(unknown)?;
-                    CardLayout::from([(format!("{g}g.{gb}gb"), Product::most(g))])
-                }
-            }
+                    .find(|(of, _)| *of == g)
+                    .map(|(_, count)| *count)
+            };
+            slices
+                .iter()
+                .filter_map(|(g, gb)| Some((format!("{g}g.{gb}gb"), count(*g)?)))
+                .collect()
+        }
+        profile => {
+            let found = slices
+                .into_iter()
+                .find(|(g, gb)| profile == format!("{g}g.{gb}gb"));
+            let (g, gb) = found.ok_or_else(unknown)?;
+            CardLayout::from([(format!("{g}g.{gb}gb"), Product::most(g))])
         }
     };
     Ok((0..cards).map(|_| card.clone()).collect())

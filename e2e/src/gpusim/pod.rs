@@ -227,7 +227,7 @@ impl Sim {
 
     fn back_off(&mut self, reason: String, now: Instant) -> Stage {
         self.restarts += 1;
-        let seconds = 1_u64 << self.restarts.clamp(1, 6) - 1;
+        let seconds = 1_u64 << (self.restarts.clamp(1, 6) - 1);
         Stage::BackOff {
             until: now + Duration::from_secs(seconds.min(30)),
             reason,

@@ -7,14 +7,11 @@ use super::pod::{Sim, Stage};
 
 /// What of a stage shows in the status: equal views need no write.
 pub(super) fn view(sim: &Sim) -> (Stage, i32) {
-    let stage = match &sim.stage {
-        // Whether the gate is open shows nowhere.
-        Stage::Init { index, .. } => Stage::Init {
-            index: *index,
-            open: None,
-        },
-        other => other.clone(),
-    };
+    let mut stage = sim.stage.clone();
+    // Whether the gate is open shows nowhere.
+    if let Stage::Init { open, .. } = &mut stage {
+        *open = None;
+    }
     (stage, sim.restarts)
 }
 

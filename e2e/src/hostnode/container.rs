@@ -261,7 +261,7 @@ async fn watch_over(
         grace = wait_for_stop(stop) => terminate(&mut child, grace).await,
     };
     let _ = std::fs::remove_file(pid_path(shared, container));
-    let code = status.map(exit_code).unwrap_or(255);
+    let code = status.map_or(255, exit_code);
     Ended {
         code,
         reason: if code == 0 { "Completed" } else { "Error" },

@@ -17,13 +17,12 @@ pub(super) fn expand(text: &str, vars: &BTreeMap<String, String>) -> String {
             .strip_prefix('(')
             .and_then(|name| name.split_once(')'))
         {
-            match vars.get(name) {
-                Some(value) => out.push_str(value),
-                None => {
-                    out.push_str("$(");
-                    out.push_str(name);
-                    out.push(')');
-                }
+            if let Some(value) = vars.get(name) {
+                out.push_str(value);
+            } else {
+                out.push_str("$(");
+                out.push_str(name);
+                out.push(')');
             }
             rest = next;
         } else {

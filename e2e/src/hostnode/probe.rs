@@ -1,5 +1,6 @@
 //! Startup, liveness and readiness probes.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
@@ -141,7 +142,7 @@ async fn http_get(action: &HTTPGetAction, host: &str, port: u16) -> Result<(), S
         "GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: kube-probe/1.34\r\nAccept: */*\r\nConnection: close\r\n"
     );
     for header in action.http_headers.iter().flatten() {
-        request += &format!("{}: {}\r\n", header.name, header.value);
+        let _ = write!(request, "{}: {}\r\n", header.name, header.value);
     }
     request += "\r\n";
     stream

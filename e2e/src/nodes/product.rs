@@ -83,14 +83,14 @@ impl Product {
 
     /// Memory of a MIG slice in GB as profile names have it, for 1g, 2g, 3g, 4g and 7g; `None` without MIG.
     pub fn slices(self) -> Option<[(u8, u16); 5]> {
-        let gb = match self {
+        let sizes = match self {
             Self::T4 | Self::L40s => return None,
             Self::A100 | Self::H100 => [10, 20, 40, 40, 80],
             Self::H200 => [18, 35, 71, 71, 141],
             Self::B200 => [23, 45, 90, 90, 180],
         };
-        let [a, b, c, d, e] = gb;
-        Some([(1, a), (2, b), (3, c), (4, d), (7, e)])
+        let [one, two, three, four, seven] = sizes;
+        Some([(1, one), (2, two), (3, three), (4, four), (7, seven)])
     }
 
     /// Most instances of a profile of `g` compute slices on one card.

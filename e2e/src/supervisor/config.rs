@@ -111,10 +111,12 @@ fn scheduler_configuration(kubeconfig: &Path) -> Value {
 
 /// kwok's own fast stages, except that pods played by gpusim are only ever removed.
 fn kwok_stages() -> String {
-    let operands: String = OPERAND_MANAGERS
-        .iter()
-        .map(|name| format!("      - {name}\n"))
-        .collect();
+    let mut operands = String::new();
+    for name in OPERAND_MANAGERS {
+        operands.push_str("      - ");
+        operands.push_str(name);
+        operands.push('\n');
+    }
     include_str!("kwok-stages.yaml").replace("      - OPERAND_MANAGERS\n", &operands)
 }
 

@@ -179,10 +179,10 @@ impl Task {
                 .filter(|key| !target.contains_key(*key))
                 .map(|key| (key.clone(), None)),
         );
-        let changed = target
+        let renewed = target
             .iter()
             .filter(|(key, value)| self.effects.labels.get(*key) != Some(*value));
-        changes.extend(changed.map(|(key, value)| (key.clone(), Some(value.clone()))));
+        changes.extend(renewed.map(|(key, value)| (key.clone(), Some(value.clone()))));
         if changes.is_empty() {
             return None;
         }
