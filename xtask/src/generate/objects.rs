@@ -51,54 +51,36 @@ pub(super) fn all() -> anyhow::Result<Outputs> {
     Ok(outputs)
 }
 
-fn processes() -> [(&'static str, Rights); 1] {
-    [(
-        "sreagent-controller",
-        tessera_sreagent_controller::rbac::rights(),
-    )]
+fn processes() -> [(&'static str, Rights); 2] {
+    [
+        (
+            "dcgm-monitor-controller",
+            tessera_dcgm_monitor_controller::rbac::rights(),
+        ),
+        (
+            "sreagent-controller",
+            tessera_sreagent_controller::rbac::rights(),
+        ),
+    ]
 }
 
 fn rights(rights: &Rights) -> anyhow::Result<String> {
     yaml(&json!({"cluster": rights.cluster, "namespaced": rights.namespaced}))
 }
 
-/// Per GPU controller, the environment names and default images of the operands that it runs.
+/// Per GPU controller, the environment names and default images of all operands. Not only of those that it runs: each resolves the
+/// whole policy, and the status shows one hash and one list of images, in which all controllers must agree.
 fn operand_images() -> [(&'static str, BTreeMap<&'static str, &'static str>); 3] {
-    let images = |kinds: &[ImageKind]| {
-        kinds
-            .iter()
+    let images = || {
+        ImageKind::ALL
+            .into_iter()
             .map(|kind| (kind.env_name(), kind.builtin()))
             .collect()
     };
     [
-        (
-            "driver-controller",
-            images(&[
-                ImageKind::Driver,
-                ImageKind::DriverManager,
-                ImageKind::Toolkit,
-                ImageKind::Validator,
-            ]),
-        ),
-        // The validator's image waits for the toolkit in every operand's init container.
-        (
-            "device-plugin-controller",
-            images(&[
-                ImageKind::DevicePlugin,
-                ImageKind::Gfd,
-                ImageKind::MigManager,
-                ImageKind::Validator,
-            ]),
-        ),
-        (
-            "dcgm-monitor-controller",
-            images(&[
-                ImageKind::Dcgm,
-                ImageKind::DcgmExporter,
-                ImageKind::NodeStatusExporter,
-                ImageKind::Validator,
-            ]),
-        ),
+        ("driver-controller", images()),
+        ("device-plugin-controller", images()),
+        ("dcgm-monitor-controller", images()),
     ]
 }
 
