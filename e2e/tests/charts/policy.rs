@@ -18,7 +18,6 @@ cdi: {enabled: true}
 devicePlugin:
   enabled: true
   config: {sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}}
-mig: {strategy: single}
 migManager: {enabled: false}
 dcgm: {enabled: true}
 dcgmExporter: {enabled: true, serviceMonitor: {enabled: true}}
@@ -43,7 +42,7 @@ nodeStatusExporter: {enabled: false}
 #[test]
 fn without_values_nothing_is_asked_for_that_the_controllers_do_not_do_anyway() {
     let want = yaml(
-        "{driver: {upgradePolicy: {autoUpgrade: true}}, mig: {strategy: single}, dcgm: {enabled: false}, nodeStatusExporter: {enabled: false}}",
+        "{driver: {upgradePolicy: {autoUpgrade: true}}, dcgm: {enabled: false}, nodeStatusExporter: {enabled: false}}",
     );
     assert_eq!(policy(""), want);
 }
