@@ -32,7 +32,7 @@ pub(super) async fn run(context: Arc<Context>, pod: Arc<Pod>, mut orders: watch:
     let board = Arc::new(Board::new(&pod, ip.clone()));
     let (stop, stopped) = watch::channel(None);
     let end = CancellationToken::new();
-    let writer = tokio::spawn(write_status(
+    let mut writer = tokio::spawn(write_status(
         Arc::clone(&context),
         Arc::clone(&pod),
         Arc::clone(&board),
@@ -47,7 +47,9 @@ pub(super) async fn run(context: Arc<Context>, pod: Arc<Pod>, mut orders: watch:
         success = &mut life => {
             final_phase = Some(success);
             end.cancel();
-            patch(&context, &pod, &board.render(&pod, final_phase)).await;
+            // Its last patch must not follow the final one.
+            let _ = (&mut writer).await;
+            report_end(&context, &pod, &board, success).await;
             until_stopped(&mut orders).await
         }
     };
@@ -56,7 +58,7 @@ pub(super) async fn run(context: Arc<Context>, pod: Arc<Pod>, mut orders: watch:
         let success = life.await;
         end.cancel();
         let _ = writer.await;
-        patch(&context, &pod, &board.render(&pod, Some(success))).await;
+        report_end(&context, &pod, &board, success).await;
     }
     renewals.cancel();
     let _ = std::fs::remove_dir_all(&dir);
@@ -259,6 +261,17 @@ async fn write_status(
             tokio::time::sleep(Duration::from_millis(200)).await;
             board.changed.notify_one();
         }
+    }
+}
+
+/// Writes the final phase, trying until it is written: a Job waits for it.
+async fn report_end(context: &Context, pod: &Pod, board: &Board, success: bool) {
+    let status = board.render(pod, Some(success));
+    for _ in 0..20 {
+        if patch(context, pod, &status).await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
