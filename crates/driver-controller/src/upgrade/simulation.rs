@@ -258,7 +258,7 @@ fn outdated(world: &World) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// The checks of the world hold at every write, and when the chaos is over the roll-out ends.
     #[test]

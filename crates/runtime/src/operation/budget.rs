@@ -49,8 +49,9 @@ pub enum Admission {
 /// Whether the operation of `kind` on node `mine` may become active, seeing all `operations` of the cluster (tentative
 /// ones count) and all GPU `nodes`.
 ///
-/// A node is out of service if an operation runs on it, or it is cordoned by anybody, or it is not Ready. A node that
-/// is out of service already takes no more room when work on it begins, but still counts against `max_parallel`.
+/// A node is out of service if an operation runs on it, or it is cordoned by anybody, or it is not Ready. Only a node that
+/// an earlier operation of this kind has left cordoned may go on when the room is used up: it takes no more of it, and
+/// nothing else gives it back. It still counts against `max_parallel`.
 pub fn admit(
     budget: Budget,
     kind: OperationKind,
@@ -73,9 +74,9 @@ pub fn admit(
     }
     let mut out: BTreeSet<&str> = others.iter().map(|op| op.node.as_str()).collect();
     out.extend(nodes.iter().filter(|(_, node)| node.cordoned || !node.ready).map(|(name, _)| name.as_str()));
-    let counted = out.remove(mine);
+    out.remove(mine);
     let limit = budget.max_unavailable.of(nodes.len());
-    if !counted && out.len() >= limit {
+    if !me.cordoned && out.len() >= limit {
         let why = if out.is_empty() {
             "none may be".to_owned()
         } else {
@@ -155,7 +156,7 @@ mod tests {
             ("percentages have room", many, vec![ours(OperationPhase::Active)], nodes(&all), None),
             ("and an end", many, vec![ours(OperationPhase::Active)], set("c", |n| n.ready = false), full),
             ("the own node is not counted twice", one, vec![], set("a", |n| n.ready = false), None),
-            ("nor when the budget is used up", none, vec![], set("a", |n| n.ready = false), None),
+            ("but it needs room all the same", none, vec![], set("a", |n| n.ready = false), full),
             ("a foreign cordon is left alone", many, vec![], set("a", |n| n.cordoned = true), Some(OperationReason::ForeignCordon)),
         ];
         for (name, budget, operations, nodes, expected) in cases {
@@ -171,6 +172,8 @@ mod tests {
         nodes.insert("a".to_owned(), own);
         let budget = Budget { max_parallel: Some(1), max_unavailable: IntOrPercent::Int(1) };
         assert_eq!(admit(budget, UPGRADE, "a", &[], &nodes), Admission::Admit);
+        let none = Budget { max_unavailable: IntOrPercent::Int(0), ..budget };
+        assert_eq!(admit(none, UPGRADE, "a", &[], &nodes), Admission::Admit);
         assert_eq!(reason(&admit(budget, OperationKind::Repair, "a", &[], &nodes)), Some(OperationReason::ForeignCordon));
     }
 
