@@ -117,7 +117,13 @@ impl StatusWriter {
         let (mut generation, mut version) = (active.generation, active.resource_version.clone());
         let now = crate::clock::now();
         let difference = difference(&current, &self.merge(&current, active, generation, slice), slice, self.controller);
-        let due = self.pacing.lock().entry(active.uid.clone()).or_default().due(difference, now);
+        let asked = u64::from_str_radix(&active.effective.hash(), 16).unwrap_or_default();
+        let due = {
+            let mut pacing = self.pacing.lock();
+            let pacing = pacing.entry(active.uid.clone()).or_default();
+            pacing.about(asked);
+            pacing.due(difference, now)
+        };
         match due {
             None => return Ok(None),
             Some(at) if at > now => return Ok(Some(at - now)),

@@ -37,9 +37,18 @@ pub struct Pacing {
     first_seen: Option<Instant>,
     lazy_writes: usize,
     burst: u32,
+    policy: u64,
 }
 
 impl Pacing {
+    /// Reports are about this policy (its hash, or what stands for it). When it asks for something else, what follows
+    /// is no flapping, whatever came before.
+    pub fn about(&mut self, policy: u64) {
+        if self.policy != policy {
+            *self = Self { policy, burst: 0, lazy_writes: 0, ..*self };
+        }
+    }
+
     /// `None`: nothing to write. `Some(at)`: write as soon as `at` has come.
     pub fn due(&mut self, difference: Difference, now: Instant) -> Option<Instant> {
         if difference == Difference::None {
@@ -55,8 +64,9 @@ impl Pacing {
         let lazy = LAZY.get(self.lazy_writes.min(LAZY.len() - 1)).copied().unwrap_or(SPACING);
         Some(match difference {
             Difference::None | Difference::Detail => last + lazy,
-            Difference::Matters | Difference::Recovered if flapping => last + REFILL,
+            Difference::Matters if flapping => last + REFILL,
             Difference::Matters => (first + GATHER).max(last + SPACING),
+            // Never rare: a recovery is only reported after a trouble was, and that one is.
             Difference::Recovered => now.max(last + SPACING),
         })
     }
@@ -126,8 +136,31 @@ mod tests {
     }
 
     #[test]
-    fn flapping_becomes_rare() {
-        let flaps: Vec<(u64, Difference)> = (0..600).map(|n| (n * 1000, if n % 2 == 0 { Matters } else { Recovered })).collect();
-        assert!(writes(&flaps, 600_000).len() < 30);
+    fn flapping_becomes_rare_and_a_new_policy_starts_anew() {
+        let start = Instant::now();
+        let (mut pacing, mut stored_well, mut writes) = (Pacing::default(), true, 0);
+        let mut run = |pacing: &mut Pacing, seconds: std::ops::Range<u64>| {
+            let before = writes;
+            for second in seconds {
+                let (now, is_well) = (start + Duration::from_secs(second), second % 2 == 0);
+                let difference = match (stored_well, is_well) {
+                    (true, true) | (false, false) => Difference::None,
+                    (true, false) => Matters,
+                    (false, true) => Recovered,
+                };
+                // Looked at again half a second later, when the short pauses are over.
+                for now in [now, now + Duration::from_millis(500)] {
+                    if stored_well != is_well && pacing.due(difference, now).is_some_and(|at| at <= now) {
+                        pacing.wrote(difference, now);
+                        (stored_well, writes) = (is_well, writes + 1);
+                    }
+                }
+            }
+            writes - before
+        };
+        assert!(run(&mut pacing, 0..600) < 40);
+        assert!(run(&mut pacing, 600..610) <= 2);
+        pacing.about(2);
+        assert!(run(&mut pacing, 610..620) >= 8);
     }
 }
