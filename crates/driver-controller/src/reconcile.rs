@@ -35,7 +35,8 @@ impl Reconciler for DriverReconciler {
 
     async fn reconcile(&self, key: &Key, term: &Term) -> Result<Outcome, Error> {
         match key {
-            Key::Policy => policy(&self.context, term).await,
+            // What the policy says is large, and is held over requests.
+            Key::Policy => Box::pin(policy(&self.context, term)).await,
             Key::Rollout => Ok(self.context.upgrades.reconcile_rollout(&*self.context, term).await?),
             Key::Node(name) => node(&self.context, term, name).await,
         }
@@ -67,7 +68,7 @@ async fn policy(context: &Context, term: &Term) -> Result<Outcome, Error> {
     let applied = context.applier.apply(term, Scope::All, &active.owners, desired).await?;
     let upgrades = context.upgrades.survey(context);
     let slice = status::slice(&validated, &rolled(context), &Failures::of(&applied.failed), &upgrades);
-    report(context, term, active, &slice).await?;
+    Box::pin(report(context, term, active, &slice)).await?;
     context.status.mark_ignored(term, &observed.resolution.ignored).await?;
     match applied.first_error() {
         Some(error) => Err(error.into()),
@@ -76,7 +77,7 @@ async fn policy(context: &Context, term: &Term) -> Result<Outcome, Error> {
 }
 
 async fn report(context: &Context, term: &Term, active: &Active, slice: &tessera_runtime::status::Slice) -> Result<(), Error> {
-    if let Some(delay) = context.status.report(term, active, slice).await? {
+    if let Some(delay) = Box::pin(context.status.report(term, active, slice)).await? {
         context.queue.wake_after(Key::Policy, delay);
     }
     Ok(())

@@ -41,11 +41,11 @@ pub fn slice(validated: &Validated<'_>, rolled: &Rolled, failures: &Failures, up
     let toolkit = verdict(rolled, TOOLKIT, true);
     let validator = verdict(rolled, VALIDATOR, true);
     let findings = vec![
-        findings::driver(validated, rolled, failures, &driver, upgrades.condition()),
-        findings::toolkit(validated, rolled, failures, &toolkit),
-        findings::validator(validated, rolled, failures, &validator),
+        findings::driver(validated, rolled, failures, driver.as_ref(), upgrades.condition()),
+        findings::toolkit(validated, rolled, failures, toolkit.as_ref()),
+        findings::validator(validated, rolled, failures, validator.as_ref()),
     ];
-    let verdicts = [&driver, &toolkit, &validator];
+    let verdicts = [driver.as_ref(), toolkit.as_ref(), validator.as_ref()];
     Slice { findings, component: component::status(validated, rolled, verdicts, upgrades) }
 }
 

@@ -12,8 +12,9 @@ use tessera_api::{ClusterPolicy, DefaultImages, EffectivePolicy, NodeFacts};
 const INPUT: &str = include_str!("../../../e2e/inputs/cluster-policy.yaml");
 
 /// A policy with this spec.
+#[expect(clippy::needless_pass_by_value, reason = "callers write it in place")]
 pub(crate) fn policy(spec: Value) -> EffectivePolicy {
-    effective(&[object("p", spec, None)])
+    effective(&[object("p", &spec, None)])
 }
 
 /// The inputs: a base policy as the chart renders it from the values, and the user's over it.
@@ -29,10 +30,10 @@ pub(crate) fn inputs() -> EffectivePolicy {
     let user: ClusterPolicy = serde_saphyr::from_str(INPUT).unwrap();
     let mut user = serde_json::to_value(user).unwrap();
     user["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
-    effective(&[object("cluster-policy", base, Some("base")), serde_json::from_value(user).unwrap()])
+    effective(&[object("cluster-policy", &base, Some("base")), serde_json::from_value(user).unwrap()])
 }
 
-fn object(name: &str, spec: Value, role: Option<&str>) -> ClusterPolicy {
+fn object(name: &str, spec: &Value, role: Option<&str>) -> ClusterPolicy {
     let mut object = json!({
         "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy",
         "metadata": {"name": name, "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},

@@ -93,7 +93,10 @@ fn an_unusable_part_keeps_what_runs() {
 
 #[test]
 fn every_object_is_well_formed() {
-    for policy in [policy(json!({})), inputs(), everything(), minimal()] {
+    let defaults = || policy(json!({}));
+    let policies: [&dyn Fn() -> EffectivePolicy; 4] = [&defaults, &inputs, &everything, &minimal];
+    for make in policies {
+        let policy = make();
         let objects = built(&policy, &mixed());
         assert_eq!(objects, built(&policy, &mixed()), "not deterministic");
         for object in &objects {

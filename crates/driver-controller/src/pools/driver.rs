@@ -27,7 +27,7 @@ impl DriverPool {
     pub fn of(node: &NodeFacts, precompiled: bool) -> Option<Self> {
         let mut os = node.os.clone()?;
         if MAJOR_ONLY.contains(&os.id.as_str()) {
-            os.version = os.version.split('.').next().unwrap_or_default().to_owned();
+            os.version = os.version.chars().take_while(|c| *c != '.').collect();
         }
         let kernel = precompiled.then(|| node.kernel.clone());
         (kernel.as_deref() != Some("")).then_some(Self { os, kernel })

@@ -88,10 +88,7 @@ impl ToolkitPool {
 
     /// Name of its DaemonSet.
     pub fn daemon_set(self) -> String {
-        match self {
-            Self::Containerd => app::TOOLKIT.to_owned(),
-            other => format!("{}-{}", app::TOOLKIT, other.name()),
-        }
+        if self == Self::Containerd { app::TOOLKIT.to_owned() } else { format!("{}-{}", app::TOOLKIT, self.name()) }
     }
 
     /// The pool label that a node of this pool needs; `None` when its own labels tell.

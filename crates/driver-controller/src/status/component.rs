@@ -18,11 +18,11 @@ const GROUPS: usize = 20;
 pub(super) fn status(
     validated: &Validated<'_>,
     rolled: &Rolled,
-    verdicts: [&Option<Verdict>; 3],
+    verdicts: [Option<&Verdict>; 3],
     upgrades: &Survey,
 ) -> ComponentStatus {
     let driver = &validated.policy.driver;
-    let rollout = verdicts.first().and_then(|verdict| verdict.as_ref()).map(|verdict| verdict.rollout);
+    let rollout = verdicts.first().copied().flatten().map(|verdict| verdict.rollout);
     let (desired, ready) = rollout.map_or((0, 0), |rollout| (rollout.desired, rollout.ready));
     let summary = if !driver.operand.enabled {
         "disabled".to_owned()
@@ -73,7 +73,7 @@ fn operands(rolled: &Rolled) -> Vec<OperandStatus> {
 
 fn exceptions(
     rolled: &Rolled,
-    verdicts: [&Option<Verdict>; 3],
+    verdicts: [Option<&Verdict>; 3],
     upgrades: &Survey,
 ) -> Vec<NodeExceptions> {
     let census = &rolled.census;

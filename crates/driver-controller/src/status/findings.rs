@@ -9,12 +9,16 @@ use tessera_api::effective::Operand;
 use tessera_runtime::operands::{Verdict, name_nodes};
 use tessera_runtime::status::{Finding, finding, off_or_invalid};
 
+/// What to do when there is no driver image for a system.
+const NO_IMAGE: &str =
+    "; name a driver.version that is published for this operating system and kernel, or a driver.repository that has it";
+
 /// DriverReady. An upgrade knows better than counts why driver pods are not ready.
 pub(super) fn driver(
     validated: &Validated<'_>,
     rolled: &Rolled,
     failures: &Failures,
-    verdict: &Option<Verdict>,
+    verdict: Option<&Verdict>,
     upgrade: Option<(Reason, String)>,
 ) -> Finding {
     let component = ComponentCondition::DriverReady;
@@ -23,12 +27,7 @@ pub(super) fn driver(
         return early;
     }
     let judged = counted(component, rolled, verdict, |verdict| {
-        let advice = match verdict.reason {
-            Reason::ImagePullFailed => {
-                "; name a driver.version that is published for this operating system and kernel, or a driver.repository that has it"
-            }
-            _ => "",
-        };
+        let advice = if verdict.reason == Reason::ImagePullFailed { NO_IMAGE } else { "" };
         format!("{}{advice}", verdict.message)
     });
     let judged = judged.unwrap_or_else(|| without_driver(rolled));
@@ -45,7 +44,7 @@ pub(super) fn toolkit(
     validated: &Validated<'_>,
     rolled: &Rolled,
     failures: &Failures,
-    verdict: &Option<Verdict>,
+    verdict: Option<&Verdict>,
 ) -> Finding {
     let component = ComponentCondition::ToolkitReady;
     let operand = &validated.policy.toolkit.operand;
@@ -63,7 +62,7 @@ pub(super) fn validator(
     validated: &Validated<'_>,
     rolled: &Rolled,
     failures: &Failures,
-    verdict: &Option<Verdict>,
+    verdict: Option<&Verdict>,
 ) -> Finding {
     let component = ComponentCondition::ValidatorReady;
     let operand = &validated.policy.validator.operand;
@@ -100,14 +99,14 @@ fn early<T>(
 fn counted(
     component: ComponentCondition,
     rolled: &Rolled,
-    verdict: &Option<Verdict>,
+    verdict: Option<&Verdict>,
     message: impl Fn(&Verdict) -> String,
 ) -> Option<Finding> {
     if rolled.census.gpu_nodes == 0 {
         let message = "no node has a GPU: it starts as soon as one joins";
         return Some(finding(component, true, Reason::NoGPUNodes, message));
     }
-    let verdict = verdict.as_ref()?;
+    let verdict = verdict?;
     let nobody = verdict.reason == Reason::NoGPUNodes;
     // There are GPU nodes, only none that this DaemonSet counts: not labelled yet, switched off, or tainted.
     let labelled_soon = nobody && rolled.census.exceptions.is_empty();

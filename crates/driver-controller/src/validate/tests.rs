@@ -17,7 +17,7 @@ const UBUNTU: (&str, &str) = ("ubuntu", "22.04");
 #[test]
 fn what_is_named_must_exist() {
     let named = |spec: serde_json::Value| policy(json!({"driver": spec}));
-    let cases = [
+    let cases = vec![
         (named(json!({"repoConfig": {"configMapName": "x"}})), UBUNTU, Reason::ConfigMapNotFound, "ConfigMap ns/x, named by spec.driver.repoConfig.configMapName, does not exist"),
         (named(json!({"kernelModuleConfig": {"name": "y"}})), UBUNTU, Reason::ConfigMapNotFound, "ConfigMap ns/y, named by spec.driver.kernelModuleConfig.name"),
         (named(json!({"virtualTopology": {"config": "repo"}})), UBUNTU, Reason::ConfigKeyNotFound, "ConfigMap ns/repo, named by spec.driver.virtualTopology.config, has no key nvidia-topologyd.conf (it has: a, b)"),
