@@ -110,7 +110,7 @@ pub fn resolve<'a>(
         generation: active.metadata.generation.unwrap_or_default(),
         resource_version: active.resource_version().unwrap_or_default(),
         status: active.status.clone().unwrap_or_default(),
-        owners: layers.iter().map(|p| owner(p)).collect(),
+        owners: layers.iter().map(|p| owner(p, p.name_any() == active.name_any())).collect(),
         effective: effective(&layers, images),
     };
     Resolution {
@@ -126,14 +126,15 @@ fn age(policy: &ClusterPolicy) -> (Option<jiff::Timestamp>, String) {
     )
 }
 
-fn owner(policy: &ClusterPolicy) -> OwnerReference {
+/// NVIDIA's validator waits for the driver container only where a driver DaemonSet's controller is a ClusterPolicy
+/// (`isDriverManagedByOperator`), so one owner must be it: the active policy. Garbage collection waits for all owners.
+fn owner(policy: &ClusterPolicy, is_active: bool) -> OwnerReference {
     OwnerReference {
         api_version: ClusterPolicy::api_version(&()).into_owned(),
         kind: ClusterPolicy::kind(&()).into_owned(),
         name: policy.name_any(),
         uid: policy.uid().unwrap_or_default(),
-        // Of two owners neither is the controller; garbage collection waits for both.
-        controller: Some(false),
+        controller: Some(is_active),
         block_owner_deletion: Some(true),
     }
 }
