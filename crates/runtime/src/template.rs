@@ -95,6 +95,7 @@ impl Common {
 
 /// One operand DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "as many switches as a pod spec has here, with its names")]
 pub struct Operand {
     /// Name of the DaemonSet.
     pub name: String,
@@ -155,21 +156,12 @@ pub fn daemon_set(common: &Common, operand: Operand) -> DaemonSet {
     ]);
     let mut selector = BTreeMap::from([(label::APP.to_owned(), operand.app.clone())]);
     selector.extend(operand.pool_labels.clone());
-    let labels = joined([&common.labels, &operand.pool_labels, &ours]);
-    let pod_labels = joined([&common.labels, &operand.pod_labels, &operand.pool_labels, &ours]);
-    let mut pod_annotations = joined([&common.annotations, &operand.pod_annotations]);
-    if common.nri {
-        let devices = operand.nri_containers.iter().map(|name| (format!("{NRI_ANNOTATION}{name}"), NRI_ALL_GPUS.to_owned()));
-        pod_annotations.extend(devices);
-    }
-    if let Some(hash) = &operand.config_hash {
-        pod_annotations.insert(annotation::CONFIG_HASH.to_owned(), hash.clone());
-    }
+    let strategy = strategy(operand.update.as_ref().unwrap_or(&common.update));
     DaemonSet {
         metadata: ObjectMeta {
             name: Some(operand.name.clone()),
             namespace: Some(common.namespace.clone()),
-            labels: Some(labels),
+            labels: Some(joined([&common.labels, &operand.pool_labels, &ours])),
             annotations: non_empty_map(joined([&common.annotations, &operand.annotations])),
             ..ObjectMeta::default()
         },
@@ -177,47 +169,59 @@ pub fn daemon_set(common: &Common, operand: Operand) -> DaemonSet {
             selector: LabelSelector { match_labels: Some(selector), ..LabelSelector::default() },
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels),
-                    annotations: non_empty_map(pod_annotations),
+                    labels: Some(joined([&common.labels, &operand.pod_labels, &operand.pool_labels, &ours])),
+                    annotations: non_empty_map(pod_annotations(common, &operand)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod_spec(common, &operand)),
+                spec: Some(pod_spec(common, operand)),
             },
-            update_strategy: Some(strategy(operand.update.as_ref().unwrap_or(&common.update))),
+            update_strategy: Some(strategy),
             ..DaemonSetSpec::default()
         }),
         status: None,
     }
 }
 
-fn pod_spec(common: &Common, operand: &Operand) -> PodSpec {
-    let mut secrets = operand.pull_secrets.clone();
+fn pod_annotations(common: &Common, operand: &Operand) -> BTreeMap<String, String> {
+    let mut annotations = joined([&common.annotations, &operand.pod_annotations]);
+    if common.nri {
+        let devices = operand.nri_containers.iter().map(|name| (format!("{NRI_ANNOTATION}{name}"), NRI_ALL_GPUS.to_owned()));
+        annotations.extend(devices);
+    }
+    if let Some(hash) = &operand.config_hash {
+        annotations.insert(annotation::CONFIG_HASH.to_owned(), hash.clone());
+    }
+    annotations
+}
+
+fn pod_spec(common: &Common, operand: Operand) -> PodSpec {
+    let mut secrets = operand.pull_secrets;
     secrets.sort();
     secrets.dedup();
     let secrets = secrets.into_iter().map(|name| LocalObjectReference { name }).collect();
     let mut volumes: Vec<Volume> = Vec::new();
-    for volume in &operand.volumes {
+    for volume in operand.volumes {
         if !volumes.iter().any(|known| known.name == volume.name) {
-            volumes.push(volume.clone());
+            volumes.push(volume);
         }
     }
     volumes.sort_by(|a, b| a.name.cmp(&b.name));
     PodSpec {
-        affinity: operand.affinity.clone(),
+        affinity: operand.affinity,
         automount_service_account_token: operand.mount_token,
-        containers: operand.containers.clone(),
+        containers: operand.containers,
         // With the host's network the default policy would use the node's resolver only.
         dns_policy: operand.host_network.then(|| "ClusterFirstWithHostNet".to_owned()),
         host_ipc: operand.host_ipc.then_some(true),
         host_network: operand.host_network.then_some(true),
         host_pid: operand.host_pid.then_some(true),
         image_pull_secrets: non_empty(secrets),
-        init_containers: non_empty(operand.init_containers.clone()),
-        node_selector: non_empty_map(operand.node_selector.clone()),
+        init_containers: non_empty(operand.init_containers),
+        node_selector: non_empty_map(operand.node_selector),
         priority_class_name: (!common.priority_class.is_empty()).then(|| common.priority_class.clone()),
         runtime_class_name: common.runtime_class.clone().filter(|_| operand.uses_gpu),
         security_context: common.pod_security_context.clone(),
-        service_account_name: (!operand.service_account.is_empty()).then(|| operand.service_account.clone()),
+        service_account_name: Some(operand.service_account).filter(|name| !name.is_empty()),
         termination_grace_period_seconds: operand.grace_seconds,
         tolerations: non_empty(common.tolerations.clone()),
         volumes: non_empty(volumes),
@@ -380,7 +384,7 @@ fn non_empty_map(map: BTreeMap<String, String>) -> Option<BTreeMap<String, Strin
 
 /// Later maps win.
 fn joined<'a>(maps: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> BTreeMap<String, String> {
-    maps.into_iter().flat_map(|map| map.clone()).collect()
+    maps.into_iter().flat_map(Clone::clone).collect()
 }
 
 #[cfg(test)]
