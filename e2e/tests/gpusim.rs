@@ -1,6 +1,6 @@
 //! The simulator of operands, with DaemonSets of the shape that the controllers make.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -253,7 +253,6 @@ async fn until_allocatable(
 #[tokio::test]
 async fn operands_become_ready_and_the_node_shows_it() -> anyhow::Result<()> {
     let lab = Lab::bare("gpusim", nodes::gpu_nodes(2), |_| {}).await?;
-    let start = Instant::now();
     install(&lab).await?;
     lab.wait_for("a pod waits in its init container", PATIENCE, || async {
         let pods = pods(&lab).await?;
@@ -269,7 +268,6 @@ async fn operands_become_ready_and_the_node_shows_it() -> anyhow::Result<()> {
     })
     .await?;
     all_ready(&lab, 12).await?;
-    eprintln!("12 operand pods ready after {:?}", start.elapsed());
     until_allocatable(&lab, "gpu-00000", "nvidia.com/gpu", "32").await?;
     lab.wait_for("feature labels", PATIENCE, || async {
         let labels = node(&lab, "gpu-00001").await?.labels().clone();

@@ -48,6 +48,7 @@ impl Requests {
     }
 
     /// The counts of one ServiceAccount; zeros when it made no request.
+    #[must_use]
     pub fn account(&self, name: &str) -> Self {
         self.by_account.get(name).cloned().unwrap_or_default()
     }

@@ -45,6 +45,13 @@ impl Lab {
         }
     }
 
+    /// Kills the agent outright, as a crash would: for tests of what happens then.
+    pub fn kill_agent(&self) {
+        if let Some(agent) = Identity::of(self.agent.id()) {
+            agent.signal(Signal::KILL);
+        }
+    }
+
     /// The log of a container of a pod on `lab-host`, of all its runs; empty when it never ran.
     pub fn pod_log(&self, namespace: &str, pod: &str, container: &str) -> String {
         let path = self
