@@ -51,8 +51,12 @@ pub(super) fn all() -> anyhow::Result<Outputs> {
     Ok(outputs)
 }
 
-fn processes() -> [(&'static str, Rights); 2] {
+fn processes() -> [(&'static str, Rights); 3] {
     [
+        (
+            "driver-controller",
+            tessera_driver_controller::rbac::rights(),
+        ),
         (
             "dcgm-monitor-controller",
             tessera_dcgm_monitor_controller::rbac::rights(),
