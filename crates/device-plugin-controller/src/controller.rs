@@ -111,5 +111,7 @@ fn images(args: &Args) -> DefaultImages {
             .into_iter()
             .find(|(kind, _)| kind.env_name() == name)
             .and_then(|(_, image)| image.clone())
+            // The other operands' too: the status shows one hash of the whole policy, on which all controllers must agree.
+            .or_else(|| std::env::var(name).ok())
     })
 }
