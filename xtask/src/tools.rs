@@ -12,4 +12,3 @@ pub(crate) fn helm() -> anyhow::Result<PathBuf> {
     let tools = controlplane::ensure(&|line| eprintln!("{line}"))?;
     Ok(tools.path(Tool::Helm).to_path_buf())
 }
-

@@ -110,6 +110,9 @@ impl Election {
         let mut known = false;
         while !stop.is_cancelled() {
             self.beat();
+            if known {
+                self.health.ready("election");
+            }
             let decision = decide(observed.as_ref(), &self.me, crate::clock::now());
             let attempt = match decision {
                 Decision::Wait { until } => {
@@ -160,6 +163,7 @@ impl Election {
         let mut deadline = acquired + self.renew_deadline;
         tracing::info!(lease = %self.name, identity = %self.me, transitions = lease.transitions, "leading");
         self.metrics.set_leader(true);
+        self.health.ready("election");
         self.term.send_replace(Some(term.clone()));
         let mut pause = self.retry_period;
         let released = loop {
@@ -211,7 +215,6 @@ impl Election {
     }
 
     fn beat(&self) {
-        self.health.ready("election");
         self.health.beat("election", crate::clock::now(), self.lease_duration * 4);
     }
 
@@ -240,7 +243,10 @@ impl Election {
             Some(Ok(watcher::Event::InitDone)) => *known = true,
             Some(Ok(watcher::Event::Init)) | None => {}
             Some(Err(error)) => {
-                tracing::warn!(lease = %self.name, error = %crate::error::chain(&error), "cannot watch the lease");
+                let why = crate::watch::explain("Lease", &error);
+                self.health.not_ready("election", &why);
+                *known = false;
+                tracing::warn!(lease = %self.name, "{why}");
             }
         }
     }

@@ -3,12 +3,15 @@
 use crate::args::{LogFormat, RuntimeArgs};
 use tracing_subscriber::EnvFilter;
 
+/// The client libraries warn about what we then explain ourselves, with a dump of the whole answer.
+const QUIET: &str = "kube_runtime=error,kube_client=error";
+
 /// Installs the subscriber. A second call (in tests) changes nothing.
 ///
 /// # Errors
 /// A sentence when `--log-level` cannot be read.
 pub fn init(args: &RuntimeArgs) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&args.log_level)
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", args.log_level))
         .map_err(|error| format!("--log-level `{}` cannot be read: {error}", args.log_level))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

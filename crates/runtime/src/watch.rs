@@ -341,7 +341,7 @@ fn is_routine(error: &watcher::Error) -> bool {
         || matches!(error, watcher::Error::WatchFailed(_))
 }
 
-fn explain(kind: &str, error: &watcher::Error) -> String {
+pub(crate) fn explain(kind: &str, error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(inner) | watcher::Error::WatchStartFailed(inner) => {
             format!("cannot watch {kind}: {}", crate::error::sentence(inner))

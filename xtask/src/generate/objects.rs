@@ -51,11 +51,15 @@ pub(super) fn all() -> anyhow::Result<Outputs> {
     Ok(outputs)
 }
 
-fn processes() -> [(&'static str, Rights); 3] {
+fn processes() -> [(&'static str, Rights); 4] {
     [
         (
             "driver-controller",
             tessera_driver_controller::rbac::rights(),
+        ),
+        (
+            "device-plugin-controller",
+            tessera_device_plugin_controller::rbac::rights(),
         ),
         (
             "dcgm-monitor-controller",
