@@ -24,6 +24,8 @@ use crate::{
     validate::{Validated, WaitForToolkit, Wanted},
 };
 
+pub(crate) use exporter::DEFAULT_MEMORY_LIMIT;
+
 /// Values of label `app.kubernetes.io/component`.
 pub mod component {
     /// The exporter: metrics ConfigMap, DaemonSet, Services.

@@ -1,5 +1,7 @@
 //! The slice of the policy's status: pure.
 
+mod memory;
+
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -108,6 +110,10 @@ fn judged<'a>(
         let wait = policy.daemonsets.update_strategy != effective::UpdateStrategy::OnDelete;
         let verdict = judge(name, rollout.copied().unwrap_or_default(), pods, wait);
         let verdict = with_nodes(component, name, verdict, progress);
+        let verdict = match component {
+            component::EXPORTER => memory::with_advice(verdict, operand),
+            _ => verdict,
+        };
         judged.push(Judged {
             component,
             name,

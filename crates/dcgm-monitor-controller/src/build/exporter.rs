@@ -30,6 +30,9 @@ const PORT: i32 = 9400;
 pub(super) const NVIDIA_PORT_NAME: &str = "gpu-metrics";
 /// Name of the port of Service `dcgm-exporter`, and of the container.
 const PORT_NAME: &str = "metrics";
+/// Memory limit where the policy gives no resources: that of the exporter's own chart since January 2026; 256Mi was not enough for
+/// eight cards.
+pub(crate) const DEFAULT_MEMORY_LIMIT: &str = "512Mi";
 /// Where the metrics file is: beside the image's own files, which a user's `DCGM_EXPORTER_COLLECTORS` may name.
 const METRICS_DIR: &str = "/etc/dcgm-exporter-metrics";
 /// Where the kubelet tells which pod uses which card.
@@ -148,7 +151,7 @@ fn container(exporter: &Exporter) -> Container {
     container
 }
 
-/// The exporter's own chart since January 2026: 256Mi was not enough for eight cards.
+/// The exporter's own chart has these amounts.
 fn default_resources() -> ResourceRequirements {
     let amounts = |cpu: &str, memory: &str| {
         let amounts = [("cpu", cpu), ("memory", memory)];
@@ -160,7 +163,7 @@ fn default_resources() -> ResourceRequirements {
     };
     ResourceRequirements {
         requests: amounts("100m", "128Mi"),
-        limits: amounts("200m", "512Mi"),
+        limits: amounts("200m", DEFAULT_MEMORY_LIMIT),
         claims: None,
     }
 }

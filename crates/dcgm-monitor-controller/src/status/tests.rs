@@ -299,6 +299,23 @@ fn situations() {
             },
         ),
         (
+            "killed_for_its_memory",
+            Situation {
+                rollouts: BTreeMap::from([(component::EXPORTER, counts(3, 2))]),
+                pods: vec![(
+                    component::EXPORTER,
+                    "gpu-1",
+                    Trouble {
+                        kind: TroubleKind::Crash,
+                        message:
+                            "container nvidia-dcgm-exporter keeps ending: exit code 137 (OOMKilled)"
+                                .to_owned(),
+                    },
+                )],
+                ..Situation::default()
+            },
+        ),
+        (
             "everything_with_one_open",
             Situation {
                 spec: everything,
