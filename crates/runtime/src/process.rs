@@ -396,7 +396,12 @@ impl<R: Reconciler> Work<R> {
         if *outcome == Outcome::Gone {
             self.told.remove(key);
         }
-        if old.as_ref() == Some(outcome) {
+        let known = match (&old, outcome) {
+            // A wait that gets shorter is no news.
+            (Some(Outcome::Progressing { reason: old, .. }), Outcome::Progressing { reason, .. }) => old == reason,
+            (old, outcome) => old.as_ref() == Some(outcome),
+        };
+        if known {
             return;
         }
         let controller = self.reconciler.name();
