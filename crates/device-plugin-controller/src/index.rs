@@ -45,13 +45,24 @@ impl Expected {
     }
 }
 
+/// Nodes by whether they advertise what was asked of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advertising {
+    /// Differ although their plugin is ready.
+    pub differ: Group,
+    /// Differ, and have no ready plugin to be expected otherwise.
+    pub follow: usize,
+}
+
 /// All that is to be said about nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// How many nodes are to run each operand.
     pub expected: Expected,
-    /// Groups that are not empty.
+    /// Groups that are not empty, without [`Topic::Sharing`].
     pub groups: BTreeMap<Topic, Group>,
+    /// What became of sharing.
+    pub advertising: Advertising,
 }
 
 #[derive(Default)]
@@ -115,23 +126,47 @@ impl Index {
         is_news
     }
 
-    /// What is to be said now.
-    pub fn summary(&self) -> Summary {
+    /// What is to be said now. `unready` are nodes whose device plugin is not ready.
+    pub fn summary(&self, unready: &BTreeSet<&str>) -> Summary {
         let inner = self.inner.lock();
-        let groups = inner.groups.iter().filter(|(_, nodes)| !nodes.is_empty());
-        let group = |nodes: &BTreeMap<String, String>| Group {
-            count: nodes.len(),
-            first: nodes
-                .iter()
-                .take(NAMED)
-                .map(|(name, text)| (name.clone(), text.clone()))
-                .collect(),
-        };
+        let groups = inner
+            .groups
+            .iter()
+            .filter(|(topic, nodes)| **topic != Topic::Sharing && !nodes.is_empty());
+        let mut advertising = Advertising::default();
+        for (node, text) in inner.groups.get(&Topic::Sharing).into_iter().flatten() {
+            if unready.contains(node.as_str()) {
+                advertising.follow += 1;
+            } else {
+                advertising.differ.add(node, text);
+            }
+        }
         Summary {
             expected: inner.expected,
             groups: groups
-                .map(|(topic, nodes)| (*topic, group(nodes)))
+                .map(|(topic, nodes)| (*topic, Group::of(nodes)))
                 .collect(),
+            advertising,
+        }
+    }
+}
+
+impl Group {
+    fn of(nodes: &BTreeMap<String, String>) -> Self {
+        let first = nodes
+            .iter()
+            .take(NAMED)
+            .map(|(name, text)| (name.clone(), text.clone()));
+        Self {
+            count: nodes.len(),
+            first: first.collect(),
+        }
+    }
+
+    fn add(&mut self, node: &str, text: &str) {
+        self.count += 1;
+        if self.first.len() < NAMED {
+            self.first.push((node.to_owned(), text.to_owned()));
         }
     }
 }

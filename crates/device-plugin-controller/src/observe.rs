@@ -68,9 +68,16 @@ pub fn observe(context: &Context) -> Observed {
             .get(&ObjectKey::namespaced(&context.namespace, *name))?;
         Some((*name, Rollout::of(&live.decode::<DaemonSet>()?)))
     };
+    let troubled = context.troubled.list();
+    let unready = troubled
+        .iter()
+        .filter(|pod| pod.app == app::DEVICE_PLUGIN)
+        .map(|pod| pod.node.as_str())
+        .collect();
+    let nodes = context.index.summary(&unready);
     Observed {
         rollouts: DAEMON_SETS.iter().filter_map(rollout).collect(),
-        troubled: context.troubled.list(),
-        nodes: context.index.summary(),
+        troubled,
+        nodes,
     }
 }

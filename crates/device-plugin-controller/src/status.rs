@@ -48,7 +48,7 @@ pub fn report(validated: &Validated, observed: &Observed, failed: &[WriteError])
             )
         },
     );
-    let sharing = sharing::finding(validated, &plugin, nodes);
+    let sharing = sharing::finding(validated, view.rollout(app::DEVICE_PLUGIN), nodes);
     let mig = off_or(&validated.mig, ComponentCondition::MigReady, || {
         let finding = view.operand(
             ComponentCondition::MigReady,
@@ -242,12 +242,8 @@ fn exceptions(observed: &Observed, is_mismatch: bool) -> Vec<NodeExceptions> {
             });
         }
     }
-    let topics = observed
-        .nodes
-        .groups
-        .iter()
-        .filter(|(topic, _)| is_mismatch || **topic != Topic::Sharing);
-    for (topic, group) in topics {
+    let differ = is_mismatch.then_some((&Topic::Sharing, &observed.nodes.advertising.differ));
+    for (topic, group) in observed.nodes.groups.iter().chain(differ) {
         if let Some(reason) = topic.reason() {
             list.push(NodeExceptions {
                 reason: reason.to_string(),

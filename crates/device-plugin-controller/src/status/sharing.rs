@@ -5,13 +5,14 @@ use crate::index::Summary;
 use crate::sharing::Shares;
 use crate::validate::{Plan, Validated};
 use crate::verdict::{Configs, Topic};
-use tessera_api::conditions::{ComponentCondition, ConditionStatus, Reason};
+use tessera_api::conditions::{ComponentCondition, Reason};
+use tessera_runtime::operands::Rollout;
 use tessera_runtime::status::{Finding, finding as make};
 
 const TYPE: ComponentCondition = ComponentCondition::SharingApplied;
 
-/// `plugin` is the finding of DevicePluginReady.
-pub(super) fn finding(validated: &Validated, plugin: &Finding, nodes: &Summary) -> Finding {
+/// `rollout` is the device plugin's.
+pub(super) fn finding(validated: &Validated, rollout: Option<Rollout>, nodes: &Summary) -> Finding {
     if !TYPE.is_enabled(&validated.policy) {
         let is_on = !matches!(validated.plugin, Plan::Off);
         let (reason, text) = if is_on {
@@ -36,11 +37,15 @@ pub(super) fn finding(validated: &Validated, plugin: &Finding, nodes: &Summary) 
     if let Some(unknown) = group(nodes, Topic::Config) {
         return make(TYPE, false, Reason::NodeConfigUnknown, tell(unknown));
     }
-    if plugin.status != ConditionStatus::True {
-        let text = "nodes follow while the device plugin is rolled out; see DevicePluginReady";
+    let (advertising, expected) = (&nodes.advertising, nodes.expected.plugin);
+    let is_rolled_out =
+        rollout.is_some_and(|rollout| rollout.observed && rollout.updated >= rollout.desired);
+    let nobody_follows = expected > 0 && advertising.follow >= expected;
+    if !is_rolled_out || nobody_follows {
+        let text = "nodes follow as the device plugin is rolled out; see DevicePluginReady";
         return make(TYPE, false, Reason::RollingOut, text);
     }
-    if plugin.reason == Reason::NoGPUNodes {
+    if expected == 0 {
         return make(
             TYPE,
             true,
@@ -48,7 +53,8 @@ pub(super) fn finding(validated: &Validated, plugin: &Finding, nodes: &Summary) 
             "no node runs the device plugin",
         );
     }
-    if let Some(differ) = group(nodes, Topic::Sharing) {
+    if advertising.differ.count > 0 {
+        let differ = &advertising.differ;
         let text = format!("{} not as asked: {}", nodes_are(differ.count), tell(differ));
         return make(TYPE, false, Reason::SharingMismatch, text);
     }
@@ -59,6 +65,12 @@ pub(super) fn finding(validated: &Validated, plugin: &Finding, nodes: &Summary) 
         Reason::NotShared
     };
     let mut parts = vec![asked.unwrap_or_else(|| "no card is shared".to_owned())];
+    if advertising.follow > 0 {
+        parts.push(format!(
+            "{} to follow when the plugin is ready",
+            nodes_are(advertising.follow)
+        ));
+    }
     if let Some(unclear) = group(nodes, Topic::Unclear) {
         parts.push(format!("not certain of {}", tell(unclear)));
     }

@@ -6,7 +6,7 @@ use crate::observe::{Maps, Observed};
 use crate::status::report;
 use crate::validate::{Validated, validate};
 use crate::verdict::Asked;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tessera_api::conditions::ConditionStatus;
 use tessera_api::{EffectivePolicy, NodeFacts};
@@ -63,7 +63,7 @@ fn summary(validated: &Validated, nodes: Vec<NodeFacts>) -> Summary {
     }
     let index = Index::default();
     index.ask(Some(asked(validated)), &store);
-    index.summary()
+    index.summary(&BTreeSet::new())
 }
 
 fn all_ready(nodes: Summary) -> Observed {
@@ -306,7 +306,7 @@ fn the_index_says_the_same_as_judging_all_nodes_anew_and_wakes_only_for_news() {
         "one more node to serve"
     );
     assert_eq!(
-        index.summary(),
+        index.summary(&BTreeSet::new()),
         summary(
             &validated,
             vec![node("gpu-1", &[], 8), node("gpu-2", &[], 32)]
@@ -315,7 +315,7 @@ fn the_index_says_the_same_as_judging_all_nodes_anew_and_wakes_only_for_news() {
     assert!(index.changed(&change("gpu-1", None)));
     assert!(!index.changed(&change("gpu-1", None)));
     assert_eq!(
-        index.summary(),
+        index.summary(&BTreeSet::new()),
         summary(&validated, vec![node("gpu-2", &[], 32)])
     );
 }
@@ -385,7 +385,7 @@ fn a_mig_change_that_takes_too_long_has_failed_until_it_moves() {
     let index = Index::default();
     index.ask(Some(asked(&validated)), &store);
     let mig = || {
-        let findings = report(&validated, &all_ready(index.summary()), &[])
+        let findings = report(&validated, &all_ready(index.summary(&BTreeSet::new())), &[])
             .slice
             .findings;
         line(find(&findings, "MigReady"))
@@ -397,4 +397,34 @@ fn a_mig_change_that_takes_too_long_has_failed_until_it_moves() {
     ));
     assert!(index.overdue("gpu-1", false));
     assert!(mig().starts_with("False MigPending"));
+}
+
+#[test]
+fn a_node_without_a_ready_plugin_is_no_mismatch_and_no_news_for_sharing() {
+    let validated = validated(policy(&[VALUES, INPUT]), &Maps::new());
+    let store: Store<NodeFacts> = Store::new("Node", |_| {});
+    for (name, capacity) in [("gpu-1", 32), ("gpu-2", 0)] {
+        store.observe(ObjectKey::cluster(name), 1, node(name, &[], capacity));
+    }
+    let index = Index::default();
+    index.ask(Some(asked(&validated)), &store);
+    let sharing = |unready: &[&str]| {
+        let observed = all_ready(index.summary(&unready.iter().copied().collect()));
+        line(find(
+            &report(&validated, &observed, &[]).slice.findings,
+            "SharingApplied",
+        ))
+    };
+    assert!(sharing(&[]).starts_with("False SharingMismatch: 1 node is not as asked: gpu-2"));
+    assert_eq!(
+        sharing(&["gpu-2"]),
+        "True SharingApplied: nvidia.com/gpu with 4 shares each; 1 node is to follow when the plugin is ready"
+    );
+    store.observe(ObjectKey::cluster("gpu-1"), 2, node("gpu-1", &[], 0));
+    index.ask(None, &store);
+    index.ask(Some(asked(&validated)), &store);
+    assert!(
+        sharing(&["gpu-1", "gpu-2"]).starts_with("False RollingOut"),
+        "a first roll-out"
+    );
 }
