@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubectl_tessera::status::{Condition, Overview, Policy};
+use tessera_api::conditions::ComponentCondition;
 
 use super::screen::{Mark, Row};
 
@@ -136,10 +137,19 @@ pub(super) fn table(overview: &Overview, elapsed: Duration) -> Vec<Row> {
     let conditions = policy
         .map(|policy| policy.conditions.as_slice())
         .unwrap_or_default();
+    // In the order in which a node is brought up, whoever reported first.
+    for kind in ComponentCondition::COMPONENTS {
+        rows.extend(
+            conditions
+                .iter()
+                .filter(|condition| condition.kind == kind.as_str())
+                .map(condition),
+        );
+    }
     rows.extend(
         conditions
             .iter()
-            .filter(|condition| condition.kind != "Ready")
+            .filter(|condition| condition.kind == "Supported")
             .map(condition),
     );
     rows.push(Row::head("Controllers", "ready"));
@@ -162,10 +172,10 @@ pub(super) fn table(overview: &Overview, elapsed: Duration) -> Vec<Row> {
     }
     rows.push(Row::head("Operands", "ready"));
     for operand in &overview.operands {
-        let mark = if operand.ready >= operand.desired && operand.updated >= operand.desired {
-            Mark::Good
-        } else {
-            Mark::Busy
+        let mark = match (operand.desired, operand.ready.min(operand.updated)) {
+            (0, _) => Mark::Plain,
+            (desired, good) if good >= desired => Mark::Good,
+            _ => Mark::Busy,
         };
         let outdated = operand.desired - operand.updated;
         let note = if outdated > 0 {

@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+/// Widths of the first two columns: constant, or the table would jump while it grows.
+const WHAT: usize = 38;
+const STATE: usize = 21;
+
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
@@ -139,31 +143,17 @@ impl Screen {
         let visible = rows
             .get(..rows.len().min(height.saturating_sub(2)))
             .unwrap_or(rows);
-        let first = visible
-            .iter()
-            .filter(|row| row.indent)
-            .map(|row| row.columns[0].chars().count())
-            .max()
-            .unwrap_or(0)
-            .clamp(20, 44);
-        let second = visible
-            .iter()
-            .filter(|row| row.indent)
-            .map(|row| row.columns[1].chars().count())
-            .max()
-            .unwrap_or(0)
-            .clamp(8, 24);
         for row in visible {
-            let _ = writeln!(out, "\r\x1b[2K{}", self.format(row, first, second, width));
+            let _ = writeln!(out, "\r\x1b[2K{}", self.format(row, width));
         }
         out += "\x1b[J";
         state.drawn = visible.len();
         put(&out);
     }
 
-    fn format(&self, row: &Row, first: usize, second: usize, width: usize) -> String {
+    fn format(&self, row: &Row, width: usize) -> String {
         let [what, value, note] = &row.columns;
-        let first = if row.indent { first } else { first + 2 };
+        let first = if row.indent { WHAT } else { WHAT + 2 };
         let what = format!("{what:<first$}");
         let what = if row.bold {
             self.paint("1", &what)
@@ -176,8 +166,8 @@ impl Screen {
             Mark::Bad => "31",
             Mark::Plain => "2",
         };
-        let value = self.paint(code, &format!("{value:<second$}"));
-        let room = width.saturating_sub(first + second + 8);
+        let value = self.paint(code, &format!("{value:<STATE$}"));
+        let room = width.saturating_sub(WHAT + STATE + 9);
         let note: String = if note.chars().count() > room {
             note.chars()
                 .take(room.saturating_sub(1))

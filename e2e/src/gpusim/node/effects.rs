@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt as _;
 
 use super::{Played, Task, soon, writes};
@@ -17,7 +18,8 @@ const FEATURE_MANAGER: &str = "nfd-master";
 /// What was written to the Node.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    resources: BTreeMap<String, String>,
+    /// Name -> (capacity, allocatable).
+    resources: BTreeMap<String, (u32, u32)>,
     labels: BTreeMap<String, String>,
     /// Since when no feature discovery runs.
     unlabelled: Option<Instant>,
@@ -28,13 +30,22 @@ pub(super) struct State {
 impl State {
     /// Takes over what the Node has already.
     pub(super) fn adopt(&mut self, node: &Node) {
-        let allocatable = node
-            .status
-            .iter()
-            .flat_map(|status| status.allocatable.iter().flatten());
-        let ours = allocatable.filter(|(name, _)| name.starts_with("nvidia.com/"));
-        self.resources = ours
-            .map(|(name, quantity)| (name.clone(), quantity.0.clone()))
+        let status = node.status.clone().unwrap_or_default();
+        let number = |map: &Option<BTreeMap<String, Quantity>>, name: &str| {
+            map.as_ref()
+                .and_then(|map| map.get(name)?.0.parse().ok())
+                .unwrap_or(0)
+        };
+        let names = status.allocatable.iter().flatten().map(|(name, _)| name);
+        self.resources = names
+            .filter(|name| name.starts_with("nvidia.com/"))
+            .map(|name| {
+                let both = (
+                    number(&status.capacity, name),
+                    number(&status.allocatable, name),
+                );
+                (name.clone(), both)
+            })
             .collect();
         let product = "nvidia.com/gpu.product";
         if node.labels().contains_key(product) {
@@ -96,7 +107,7 @@ impl Task {
     }
 
     async fn write_resources(&mut self) -> Option<Instant> {
-        let mut wanted: BTreeMap<String, u32> = BTreeMap::new();
+        let mut target: BTreeMap<String, (u32, u32)> = BTreeMap::new();
         let mut refusal = None;
         if let Some((uid, played)) = self.ready("nvidia-device-plugin-daemonset")
             && let Some((_, config)) = &played.config
@@ -109,10 +120,23 @@ impl Task {
                 BTreeSet::new()
             };
             let unhealthy: BTreeSet<u32> = known.union(&critical).copied().collect();
+            // The kubelet counts unhealthy devices in capacity only.
             let broken = unhealthy.union(&self.cards.missing).copied().collect();
-            match self.hardware.resources(config, &strategy, &broken) {
-                Ok(resources) => wanted = resources,
-                Err(reason) => refusal = Some((uid.clone(), reason)),
+            let registered = self
+                .hardware
+                .resources(config, &strategy, &self.cards.missing);
+            match (
+                registered,
+                self.hardware.resources(config, &strategy, &broken),
+            ) {
+                (Ok(registered), Ok(healthy)) => {
+                    let pair = |(name, count)| {
+                        let healthy = healthy.get(&name).copied().unwrap_or(0);
+                        (name, (count, healthy))
+                    };
+                    target = registered.into_iter().map(pair).collect();
+                }
+                (Err(reason), _) | (_, Err(reason)) => refusal = Some((uid.clone(), reason)),
             }
             self.effects.unhealthy = (uid, unhealthy);
         }
@@ -122,13 +146,9 @@ impl Task {
             tracing::info!(node = self.name, "device plugin: {reason}");
             played.sim.refusal = Some(reason);
         }
-        let mut target: BTreeMap<String, String> = wanted
-            .into_iter()
-            .map(|(name, count)| (name, count.to_string()))
-            .collect();
         // The kubelet keeps a resource that nobody registers any more, with 0 devices.
         for name in self.effects.resources.keys() {
-            target.entry(name.clone()).or_insert_with(|| "0".to_owned());
+            target.entry(name.clone()).or_insert((0, 0));
         }
         if target == self.effects.resources {
             return None;

@@ -55,10 +55,16 @@ pub(super) async fn labels(
 pub(super) async fn resources(
     world: &World,
     node: &str,
-    resources: &BTreeMap<String, String>,
+    resources: &BTreeMap<String, (u32, u32)>,
 ) -> bool {
     let api: Api<Node> = Api::all(world.client.clone());
-    let body = json!({ "status": { "capacity": resources, "allocatable": resources } });
+    let column = |pick: fn(&(u32, u32)) -> u32| -> BTreeMap<&String, String> {
+        resources
+            .iter()
+            .map(|(name, pair)| (name, pick(pair).to_string()))
+            .collect()
+    };
+    let body = json!({ "status": { "capacity": column(|pair| pair.0), "allocatable": column(|pair| pair.1) } });
     done(
         world,
         api.patch_status(node, &PatchParams::default(), &Patch::Merge(&body)),
