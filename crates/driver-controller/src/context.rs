@@ -4,7 +4,7 @@ use crate::Key;
 use crate::build::{DRIVER, VALIDATOR};
 use crate::fleet::{DriverPlace, Fleet, Placement};
 use crate::pool_labels::PoolLabels;
-use crate::upgrade::{Rules, UpgradeView, Upgrades, Wanted};
+use crate::upgrade::{Rules, UpgradeView, Upgrades, Want, Wanted};
 use crate::validate::ConfigFacts;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -76,13 +76,17 @@ impl UpgradeView for Context {
         self.nodes.get_cluster(name)
     }
 
-    fn wanted(&self, node: &NodeFacts) -> Option<Wanted> {
-        let daemon_set = match &self.known.fleet.read().get(&node.name)?.driver {
-            DriverPlace::Pool(pool) => pool.daemon_set(),
-            DriverPlace::Host | DriverPlace::Unknown | DriverPlace::Off => return None,
+    fn want(&self, node: &NodeFacts) -> Want {
+        let daemon_set = match self.known.fleet.read().get(&node.name).map(|placement| &placement.driver) {
+            Some(DriverPlace::Pool(pool)) => pool.daemon_set(),
+            Some(DriverPlace::Unknown) => return Want::Unknown,
+            Some(DriverPlace::Host | DriverPlace::Off) | None => return Want::Nothing,
         };
-        let live = self.sets.get(&ObjectKey::namespaced(&self.namespace, &daemon_set))?;
-        Some(Wanted { hash: config_hash(&live)?.to_owned(), version: driver_version(&live)? })
+        let live = self.sets.get(&ObjectKey::namespaced(&self.namespace, &daemon_set));
+        let wanted = live.and_then(|live| {
+            Some(Wanted { hash: config_hash(&live)?.to_owned(), version: driver_version(&live)? })
+        });
+        wanted.map_or(Want::Unknown, Want::Driver)
     }
 
     fn driver_pod(&self, node: &str) -> Option<Arc<PodFacts>> {

@@ -34,7 +34,7 @@ pub mod step;
 pub mod survey;
 
 pub use error::UpgradeError;
-pub use facts::{Rules, Wanted};
+pub use facts::{Rules, Want, Wanted};
 pub use survey::Survey;
 
 use facts::{Facts, KIND, node_state};
@@ -66,8 +66,8 @@ pub trait UpgradeView: Sync {
     fn gpu_nodes(&self) -> Vec<Arc<NodeFacts>>;
     /// A node, GPU or not.
     fn node(&self, name: &str) -> Option<Arc<NodeFacts>>;
-    /// The template, as the API server has it, of the driver DaemonSet that serves the node; `None` if none does.
-    fn wanted(&self, node: &NodeFacts) -> Option<Wanted>;
+    /// What the template of the driver DaemonSet that serves the node says, as the API server has it.
+    fn want(&self, node: &NodeFacts) -> Want;
     /// The node's driver pod. Of two (one ending) the one that stays.
     fn driver_pod(&self, node: &str) -> Option<Arc<PodFacts>>;
     /// The node's validator pod, likewise.
@@ -114,7 +114,7 @@ impl Upgrades {
         let states = nodes.iter().map(|node| (node.name.clone(), node_state(node))).collect();
         let facts = |node: &Arc<NodeFacts>| {
             let (driver, validator) = (view.driver_pod(&node.name), view.validator_pod(&node.name));
-            let facts = Facts::of(node, view.wanted(node), driver, validator, rules);
+            let facts = Facts::of(node, view.want(node), driver, validator, rules);
             let operation = self.operations.on(&node.name).filter(|op| op.node_uid.is_empty() || op.node_uid == node.uid);
             (facts, operation)
         };
@@ -180,7 +180,7 @@ impl Upgrades {
         // An operation on an earlier Node of this name is collected with it.
         let operation = operation.filter(|operation| operation.node_uid.is_empty() || operation.node_uid == node.uid);
         let mut scene = Scene {
-            wanted: view.wanted(&node),
+            want: view.want(&node),
             driver: view.driver_pod(name),
             validator: view.validator_pod(name),
             node: NodeFacts::clone(&node),

@@ -40,6 +40,17 @@ impl Wanted {
     }
 }
 
+/// Which driver a node should have from us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// None: the driver is off, the node brings its own, or is no GPU node.
+    Nothing,
+    /// One, but its DaemonSet is not there (deleted, or not made yet) or cannot be told: what is under way waits.
+    Unknown,
+    /// This one.
+    Driver(Wanted),
+}
+
 /// Whose cordon a node is under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cordon {
@@ -68,8 +79,10 @@ pub struct Facts {
     pub requested: bool,
     /// NVIDIA's upgrade state label.
     pub state: Option<String>,
-    /// Its driver as it should be; `None` if it should have none from us.
+    /// Its driver as it should be, if that is known.
     pub wanted: Option<Wanted>,
+    /// It should have no driver from us.
+    pub driverless: bool,
     /// Its driver pod.
     pub driver: Option<Arc<PodFacts>>,
     /// Whether a validator should run on it.
@@ -82,7 +95,7 @@ impl Facts {
     /// Of a node and what should and does run on it.
     pub fn of(
         node: &NodeFacts,
-        wanted: Option<Wanted>,
+        want: Want,
         driver: Option<Arc<PodFacts>>,
         validator: Option<Arc<PodFacts>>,
         rules: &Rules,
@@ -105,7 +118,11 @@ impl Facts {
             // NVIDIA's documentation tells people to set the label so to try a failed node again.
             requested: asked || state.as_deref() == Some(state::REQUIRED),
             state,
-            wanted: wanted.filter(|wanted| !wanted.hash.is_empty()),
+            driverless: want == Want::Nothing,
+            wanted: match want {
+                Want::Driver(wanted) => Some(wanted),
+                Want::Nothing | Want::Unknown => None,
+            },
             driver,
             validated: rules.validator && deploys,
             validator,
@@ -127,7 +144,11 @@ impl Facts {
 
     /// What an operation on it leads to now.
     pub fn target(&self) -> String {
-        self.wanted.as_ref().map_or_else(|| "no driver".to_owned(), Wanted::target)
+        match &self.wanted {
+            Some(wanted) => wanted.target(),
+            None if self.driverless => "no driver".to_owned(),
+            None => "unknown".to_owned(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs the machine of one node until it rests. What acts is behind a trait, so that the simulation runs this very loop.
 
 use super::error::UpgradeError;
-use super::facts::{Facts, Rules, Wanted};
+use super::facts::{Facts, Rules, Want};
 use super::step::{Act, Looked, Moment, Rest, Then, step};
 use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub struct Scene {
     /// The node.
     pub node: NodeFacts,
     /// The driver that it should run.
-    pub wanted: Option<Wanted>,
+    pub want: Want,
     /// Its driver pod.
     pub driver: Option<Arc<PodFacts>>,
     /// Its validator pod.
@@ -84,7 +84,7 @@ pub struct Scene {
 impl Scene {
     /// What the machine looks at.
     pub fn facts(&self, rules: &Rules) -> Facts {
-        Facts::of(&self.node, self.wanted.clone(), self.driver.clone(), self.validator.clone(), rules)
+        Facts::of(&self.node, self.want.clone(), self.driver.clone(), self.validator.clone(), rules)
     }
 }
 

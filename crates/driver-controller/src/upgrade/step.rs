@@ -4,6 +4,8 @@
 //! made from what is persisted (NodeOperation, node mark, pods) and never from what was done before in memory.
 
 mod replace;
+#[cfg(test)]
+mod tests;
 
 use super::facts::{Cordon, Facts, Rules};
 use k8s_openapi::jiff::Timestamp;
@@ -146,6 +148,9 @@ fn idle(at: &Moment<'_>, ended: Option<&Operation>, holder: &str) -> Step {
 fn running(at: &Moment<'_>, operation: &Operation) -> Step {
     if at.facts.marked && at.facts.cordon == Cordon::None && operation.phase() != OperationPhase::Tentative {
         return again(Act::Unmark);
+    }
+    if at.facts.wanted.is_none() && !at.facts.driverless {
+        return waiting("the driver's DaemonSet is not there", None);
     }
     match operation.phase() {
         OperationPhase::Tentative => waiting("its operation waits for the budget", None),

@@ -166,7 +166,8 @@ fn stand<'a>(
     let failed = mine.filter(|operation| operation.phase() == OperationPhase::Failed);
     let stuck = facts.cordon == Cordon::Ours;
     if let Some(failed) = failed.filter(|_| stuck || facts.outdated()) {
-        let same = failed.status.target.as_deref() == Some(facts.target().as_str());
+        let unknown = facts.wanted.is_none() && !facts.driverless;
+        let same = unknown || failed.status.target.as_deref() == Some(facts.target().as_str());
         if !rules.auto || (same && !facts.requested) {
             return Ok(Standing::Failed { message: failed.status.message.clone().unwrap_or_default() });
         }

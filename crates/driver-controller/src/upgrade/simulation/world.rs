@@ -2,7 +2,7 @@
 //! of what must never happen on every write.
 
 use crate::upgrade::error::UpgradeError;
-use crate::upgrade::facts::{KIND, Rules, Wanted, node_state};
+use crate::upgrade::facts::{KIND, Rules, Want, Wanted, node_state};
 use crate::upgrade::run::{Clearing, Hands, NodeWrite, Scene};
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
@@ -60,6 +60,8 @@ pub(super) struct Cluster {
     pub(super) second: i64,
     pub(super) version: u64,
     pub(super) template: u64,
+    /// Somebody has deleted the DaemonSet, and it is not made again yet.
+    pub(super) daemon_set_gone: bool,
     pub(super) nodes: BTreeMap<String, SimNode>,
     pub(super) operations: BTreeMap<String, Operation>,
     /// Acts until the process dies, and whether it dies after the act rather than before.
@@ -86,6 +88,10 @@ impl Cluster {
 
     pub(super) fn wanted(&self) -> Wanted {
         Wanted { hash: self.template.to_string(), version: format!("v{}", self.template) }
+    }
+
+    pub(super) fn want(&self) -> Want {
+        if self.daemon_set_gone { Want::Unknown } else { Want::Driver(self.wanted()) }
     }
 
     pub(super) fn add_node(&mut self, name: &str) {
@@ -193,7 +199,7 @@ impl World {
         let current = cluster.nodes.get(name);
         Some(Scene {
             node,
-            wanted: Some(cluster.wanted()),
+            want: cluster.want(),
             driver: current.and_then(|node| node.driver.clone()).map(Arc::new),
             validator: current.and_then(|node| node.validator.clone()).map(Arc::new),
             operation: stale.operations.get(name).cloned(),

@@ -34,7 +34,7 @@ pub(super) fn restarting(at: &Moment<'_>, operation: &Operation) -> Step {
     if facts.requested {
         return again(Act::ClearRequest);
     }
-    if facts.wanted.is_none() {
+    if facts.driverless {
         return finish(at);
     }
     let Some(driver) = facts.driver.as_deref() else {
@@ -74,7 +74,7 @@ pub(super) fn restarting(at: &Moment<'_>, operation: &Operation) -> Step {
 /// creation times given by the API server.
 pub(super) fn validating(at: &Moment<'_>, operation: &Operation) -> Step {
     let facts = at.facts;
-    if facts.wanted.is_none() {
+    if facts.driverless {
         return finish(at);
     }
     if at.rules.auto && facts.outdated() {
