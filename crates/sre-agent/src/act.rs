@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::NodeFacts;
 use tessera_api::names::annotation;
-use tessera_api::nodeoperation::{Found, OperationKind, OperationPhase, OperationReason, Undo, UndoAct};
+use tessera_api::nodeoperation::{
+    Found, OperationKind, OperationPhase, OperationReason, Undo, UndoAct,
+};
 use tessera_api::units::IntOrPercent;
 use tessera_runtime::drain::{NodeChange, is_marked};
 use tessera_runtime::election::Term;
@@ -20,21 +22,52 @@ use tessera_runtime::operation::{Begun, Budget, Intent, NodeState, Operation, Pr
 const KIND: OperationKind = OperationKind::Repair;
 
 /// Carries one act out. `Some` says what held it back, in time to be told.
-pub async fn carry_out(context: &Context, term: &Term, snapshot: &Snapshot, act: &Act) -> Result<Option<Stop>, Error> {
+pub async fn carry_out(
+    context: &Context,
+    term: &Term,
+    snapshot: &Snapshot,
+    act: &Act,
+) -> Result<Option<Stop>, Error> {
     let node = act.node();
-    let Some(facts) = context.nodes.get_cluster(node) else { return Ok(None) };
+    let Some(facts) = context.nodes.get_cluster(node) else {
+        return Ok(None);
+    };
     match act {
-        Act::Isolate { signature, class, .. } => isolate(context, term, snapshot, &facts, *signature, *class).await,
-        Act::Move { phase, reason, signature, message, .. } => {
+        Act::Isolate {
+            signature, class, ..
+        } => isolate(context, term, snapshot, &facts, *signature, *class).await,
+        Act::Move {
+            phase,
+            reason,
+            signature,
+            message,
+            ..
+        } => {
             if let Some(operation) = context.operations.on(node) {
-                let progress = Progress::to(*phase, *reason, message.clone()).leading_to(signature.to_string());
-                context.operations.advance(term, &operation, &progress).await?;
+                let progress = Progress::to(*phase, *reason, message.clone())
+                    .leading_to(signature.to_string());
+                context
+                    .operations
+                    .advance(term, &operation, &progress)
+                    .await?;
             }
             Ok(None)
         }
-        Act::Release { phase, reason, message, .. } => {
+        Act::Release {
+            phase,
+            reason,
+            message,
+            ..
+        } => {
             if let Some(operation) = context.operations.on(node) {
-                release(context, term, &facts, &operation, (*phase, *reason, message)).await?;
+                release(
+                    context,
+                    term,
+                    &facts,
+                    &operation,
+                    (*phase, *reason, message),
+                )
+                .await?;
             }
             Ok(None)
         }
@@ -68,25 +101,41 @@ async fn isolate(
             boot_id: facts.boot_id.clone(),
             version: String::new(),
         },
-        undo: vec![Undo { act: UndoAct::Uncordon, key: String::new(), value: String::new() }],
+        undo: vec![Undo {
+            act: UndoAct::Uncordon,
+            key: String::new(),
+            value: String::new(),
+        }],
         budget: budget(nodes.len()),
         nodes: &nodes,
     };
     let operation = match context.operations.begin(term, &intent).await? {
         Begun::Active(operation) => operation,
-        Begun::NoRoom { reason, .. } | Begun::Withdrawn { reason, .. } => return Ok(Some(stop(reason))),
+        Begun::NoRoom { reason, .. } | Begun::Withdrawn { reason, .. } => {
+            return Ok(Some(stop(reason)));
+        }
         Begun::Busy(other) => return Ok(Some(Stop::HeldBy(other.describe()))),
     };
     match context.drain.cordon(term, facts, KIND, &[], &[]).await? {
         NodeChange::Done(_) => {
             let progress = isolated(signature, class);
-            context.operations.advance(term, &operation, &progress).await?;
+            context
+                .operations
+                .advance(term, &operation, &progress)
+                .await?;
             Ok(None)
         }
         NodeChange::Foreign(_) => {
             let message = "somebody else cordoned the node in the same moment; it is left as it is";
-            let progress = Progress::to(OperationPhase::Withdrawn, OperationReason::ForeignCordon, message);
-            context.operations.advance(term, &operation, &progress).await?;
+            let progress = Progress::to(
+                OperationPhase::Withdrawn,
+                OperationReason::ForeignCordon,
+                message,
+            );
+            context
+                .operations
+                .advance(term, &operation, &progress)
+                .await?;
             Ok(Some(Stop::ForeignCordon))
         }
         // The operation goes with its Node.
@@ -111,18 +160,28 @@ async fn release(
         context.drain.uncordon(term, facts, KIND, &[], &[]).await?;
     }
     let progress = Progress::to(phase, reason, message).undoing(Vec::new());
-    context.operations.advance(term, operation, &progress).await?;
+    context
+        .operations
+        .advance(term, operation, &progress)
+        .await?;
     Ok(())
 }
 
 fn stop(reason: OperationReason) -> Stop {
-    if reason == OperationReason::ForeignCordon { Stop::ForeignCordon } else { Stop::Budget }
+    if reason == OperationReason::ForeignCordon {
+        Stop::ForeignCordon
+    } else {
+        Stop::Budget
+    }
 }
 
 /// The guard rails once more, this time by a quorum read that sees other holders' work too.
 fn budget(total: usize) -> Budget {
     let most = u32::try_from(most_out_of_service(total)).unwrap_or(u32::MAX);
-    Budget { max_parallel: Some(most_held(total)), max_unavailable: IntOrPercent::Int(most) }
+    Budget {
+        max_parallel: Some(most_held(total)),
+        max_unavailable: IntOrPercent::Int(most),
+    }
 }
 
 fn states(context: &Context, snapshot: &Snapshot) -> BTreeMap<String, NodeState> {
@@ -133,5 +192,7 @@ fn states(context: &Context, snapshot: &Snapshot) -> BTreeMap<String, NodeState>
         cordoned: facts.unschedulable,
         cordoned_by: facts.annotations.get(annotation::CORDONED_BY).cloned(),
     };
-    facts.map(|facts| (facts.name.clone(), state(&facts))).collect()
+    facts
+        .map(|facts| (facts.name.clone(), state(&facts)))
+        .collect()
 }

@@ -34,9 +34,18 @@ pub fn set_up(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Check {
     let client = process.client();
     let limit = process.args().request_timeout;
     let manager = controller::field_manager(controller::SRE_AGENT);
-    let holder = format!("{}/{}/{}", controller::SRE_AGENT, args.sreagent_namespace, args.sreagent_name);
-    let nodes: Store<NodeFacts> =
-        process.watch(Api::<Node>::all(client.clone()), watcher::Config::default(), |node| Some(NodeFacts::from_node(&node)), |_| {});
+    let holder = format!(
+        "{}/{}/{}",
+        controller::SRE_AGENT,
+        args.sreagent_namespace,
+        args.sreagent_name
+    );
+    let nodes: Store<NodeFacts> = process.watch(
+        Api::<Node>::all(client.clone()),
+        watcher::Config::default(),
+        |node| Some(NodeFacts::from_node(&node)),
+        |_| {},
+    );
     let exporters = process.watch(
         Api::<Pod>::all(client.clone()),
         watcher::Config::default().labels(&format!("{}={}", label::APP, app::DCGM_EXPORTER)),
@@ -55,21 +64,30 @@ pub fn set_up(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Check {
         operations: Operations::new(&client, &holder, &manager, limit, operations),
         nodes,
         exporters,
-        limits: Limits { time: args.scrape_timeout, concurrency: usize::from(args.scrape_concurrency) },
+        limits: Limits {
+            time: args.scrape_timeout,
+            concurrency: usize::from(args.scrape_concurrency),
+        },
         probation: SignedDuration::try_from(args.probation_seconds).unwrap_or(SignedDuration::MAX),
-        boot_grace: SignedDuration::try_from(args.boot_grace_seconds).unwrap_or(SignedDuration::MAX),
+        boot_grace: SignedDuration::try_from(args.boot_grace_seconds)
+            .unwrap_or(SignedDuration::MAX),
         memory: Mutex::new(None),
         client,
     };
-    Check { context: Arc::new(context) }
+    Check {
+        context: Arc::new(context),
+    }
 }
 
 fn watch_own(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Store<Own> {
-    let api: Api<DeserializeGuard<SREAgent>> = Api::namespaced(process.client(), &args.sreagent_namespace);
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", args.sreagent_name));
+    let api: Api<DeserializeGuard<SREAgent>> =
+        Api::namespaced(process.client(), &args.sreagent_namespace);
+    let config =
+        watcher::Config::default().fields(&format!("metadata.name={}", args.sreagent_name));
     let queue = queue.clone();
     process.watch(api, config, Own::project, move |change: &Change<Own>| {
-        let asked = |own: &Option<Arc<Own>>| own.as_ref().map(|own| (own.spec.clone(), own.has_rights));
+        let asked =
+            |own: &Option<Arc<Own>>| own.as_ref().map(|own| (own.spec.clone(), own.has_rights));
         if asked(&change.old) != asked(&change.new) {
             queue.wake(Key::Check);
         }

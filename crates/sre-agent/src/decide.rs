@@ -70,7 +70,10 @@ impl Act {
     /// The node.
     pub fn node(&self) -> &str {
         match self {
-            Self::Isolate { node, .. } | Self::Move { node, .. } | Self::Release { node, .. } | Self::Expire { node } => node,
+            Self::Isolate { node, .. }
+            | Self::Move { node, .. }
+            | Self::Release { node, .. }
+            | Self::Expire { node } => node,
         }
     }
 
@@ -107,14 +110,24 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, policy: &Policy, now: Ti
     for (name, view) in &snapshot.nodes {
         let node = memory.nodes.entry(name.clone()).or_default();
         let occurred = signals::update(view, snapshot.telemetry.get(name), node, policy, now);
-        plan.occurrences.extend(occurred.into_iter().map(|occurrence| (name.clone(), occurrence)));
+        plan.occurrences.extend(
+            occurred
+                .into_iter()
+                .map(|occurrence| (name.clone(), occurrence)),
+        );
         repair::silence(snapshot.operations.get(name), node, now);
     }
     // First what we hold already: recovery goes on whatever else is wrong.
     for (name, view) in &snapshot.nodes {
-        let Some(operation) = snapshot.operations.get(name) else { continue };
+        let Some(operation) = snapshot.operations.get(name) else {
+            continue;
+        };
         repair::expire(name, operation, policy, now, &mut plan);
-        if let Some(node) = memory.nodes.get_mut(name).filter(|_| operation.is_our_work()) {
+        if let Some(node) = memory
+            .nodes
+            .get_mut(name)
+            .filter(|_| operation.is_our_work())
+        {
             repair::go_on(name, view, operation, node, policy, now, &mut plan);
         }
     }
@@ -131,7 +144,10 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, policy: &Policy, now: Ti
 /// A node that is gone, or another one of the same name, takes its memory with it.
 fn forget(snapshot: &Snapshot, memory: &mut Memory) {
     memory.nodes.retain(|name, node| {
-        snapshot.nodes.get(name).is_some_and(|view| node.uid.is_empty() || view.uid == node.uid)
+        snapshot
+            .nodes
+            .get(name)
+            .is_some_and(|view| node.uid.is_empty() || view.uid == node.uid)
     });
 }
 
@@ -140,7 +156,10 @@ fn forget(snapshot: &Snapshot, memory: &mut Memory) {
 fn isolate(snapshot: &Snapshot, memory: &Memory, policy: &Policy, now: Timestamp, plan: &mut Plan) {
     let mut candidates: Vec<(&String, &NodeMemory, Signature, Class)> = Vec::new();
     for (name, node) in &memory.nodes {
-        let held = snapshot.operations.get(name).is_some_and(crate::snapshot::OperationView::is_our_work);
+        let held = snapshot
+            .operations
+            .get(name)
+            .is_some_and(crate::snapshot::OperationView::is_our_work);
         let selected = snapshot.nodes.get(name).is_some_and(|view| view.selected);
         if let (false, true, Some((signature, class))) = (held, selected, node.worst()) {
             candidates.push((name, node, signature, class));
@@ -148,14 +167,26 @@ fn isolate(snapshot: &Snapshot, memory: &Memory, policy: &Policy, now: Timestamp
     }
     candidates.sort_by(|a, b| b.3.cmp(&a.3).then_with(|| a.0.cmp(b.0)));
     for (name, node, signature, class) in candidates {
-        if let Some(stop) = guard::first_stop(name, node, signature, snapshot, memory, policy, plan, now) {
+        if let Some(stop) =
+            guard::first_stop(name, node, signature, snapshot, memory, policy, plan, now)
+        {
             plan.stops.insert(name.clone(), stop);
         }
         let stopped = plan.stops.contains_key(name);
         if !policy.may_act {
-            plan.would.insert(name.clone(), format!("cordon node {name} because of {signature} ({})", class.remedy()));
+            plan.would.insert(
+                name.clone(),
+                format!(
+                    "cordon node {name} because of {signature} ({})",
+                    class.remedy()
+                ),
+            );
         } else if !stopped {
-            plan.acts.push(Act::Isolate { node: name.clone(), signature, class });
+            plan.acts.push(Act::Isolate {
+                node: name.clone(),
+                signature,
+                class,
+            });
         }
     }
 }

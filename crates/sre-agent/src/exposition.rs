@@ -20,7 +20,11 @@ pub struct Row<'a> {
 impl Row<'_> {
     /// The first of `names` that is present and not empty.
     pub fn label(&self, names: &[&str]) -> Option<&str> {
-        let find = |name: &&str| self.labels.iter().find(|(key, value)| key == name && !value.is_empty());
+        let find = |name: &&str| {
+            self.labels
+                .iter()
+                .find(|(key, value)| key == name && !value.is_empty())
+        };
         names.iter().find_map(find).map(|(_, value)| value.as_str())
     }
 }
@@ -49,7 +53,9 @@ impl Reader {
     /// Reads one more chunk and hands each complete sample to `sink`.
     pub fn feed(&mut self, chunk: &[u8], sink: &mut impl FnMut(&Row<'_>)) -> Result<(), TextError> {
         let mut parts = chunk.split(|byte| *byte == b'\n');
-        let Some(first) = parts.next() else { return Ok(()) };
+        let Some(first) = parts.next() else {
+            return Ok(());
+        };
         self.extend(first)?;
         for part in parts {
             let line = std::mem::take(&mut self.rest);
@@ -61,7 +67,11 @@ impl Reader {
 
     /// The answer is complete: the format wants every line, the last too, to be ended.
     pub fn finish(self) -> Result<(), TextError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(TextError::Truncated) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(TextError::Truncated)
+        }
     }
 
     fn extend(&mut self, bytes: &[u8]) -> Result<(), TextError> {
@@ -74,7 +84,9 @@ impl Reader {
 }
 
 fn read_line(line: &[u8], sink: &mut impl FnMut(&Row<'_>)) -> Result<(), TextError> {
-    let line = std::str::from_utf8(line).map_err(|_| TextError::NotText)?.trim();
+    let line = std::str::from_utf8(line)
+        .map_err(|_| TextError::NotText)?
+        .trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(());
     }
@@ -83,7 +95,9 @@ fn read_line(line: &[u8], sink: &mut impl FnMut(&Row<'_>)) -> Result<(), TextErr
 }
 
 fn row(line: &str) -> Option<Row<'_>> {
-    let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':')).unwrap_or(line.len());
+    let end = line
+        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'))
+        .unwrap_or(line.len());
     let (name, rest) = line.split_at_checked(end)?;
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -98,7 +112,11 @@ fn row(line: &str) -> Option<Row<'_>> {
     if let Some(stamp) = words.next() {
         stamp.parse::<i64>().ok()?;
     }
-    words.next().is_none().then_some(Row { name, labels, value })
+    words.next().is_none().then_some(Row {
+        name,
+        labels,
+        value,
+    })
 }
 
 /// Labels up to the closing brace, and what follows it.
@@ -147,7 +165,14 @@ mod tests {
         let mut reader = Reader::default();
         for chunk in chunks {
             reader.feed(chunk, &mut |row| {
-                rows.push((format!("{}{}", row.name, row.label(&["UUID", "uuid"]).unwrap_or_default()), row.value));
+                rows.push((
+                    format!(
+                        "{}{}",
+                        row.name,
+                        row.label(&["UUID", "uuid"]).unwrap_or_default()
+                    ),
+                    row.value,
+                ));
             })?;
         }
         reader.finish().map(|()| rows)
@@ -179,7 +204,12 @@ mod tests {
             (&long, TextError::LongLine),
         ];
         for (text, want) in cases {
-            assert_eq!(read(&[text]), Err(want), "{:?}", String::from_utf8_lossy(text).get(..20));
+            assert_eq!(
+                read(&[text]),
+                Err(want),
+                "{:?}",
+                String::from_utf8_lossy(text).get(..20)
+            );
         }
         assert_eq!(read(&[b""]), Ok(vec![]));
     }

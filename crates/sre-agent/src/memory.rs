@@ -123,6 +123,10 @@ pub struct Frozen {
 
 /// One signal of one GPU that is up.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each set and read alone"
+)]
 pub struct Track {
     /// When it was first seen.
     pub first: Timestamp,
@@ -147,7 +151,10 @@ pub struct Track {
 impl Track {
     /// Counts a sample, unless one was counted a moment ago: a check that is repeated at once sees nothing new.
     pub fn count(&mut self, now: Timestamp, apart: SignedDuration) {
-        if self.counted.is_none_or(|last| now.duration_since(last) >= apart) {
+        if self
+            .counted
+            .is_none_or(|last| now.duration_since(last) >= apart)
+        {
             self.samples = self.samples.saturating_add(1);
             self.counted = Some(now);
         }
@@ -164,7 +171,9 @@ impl Track {
 
     /// Its class now: some XIDs mean more when they come again or when something else agrees.
     pub fn class(&self, signature: Signature) -> Class {
-        let Signature::Xid(number) = signature else { return signature.class() };
+        let Signature::Xid(number) = signature else {
+            return signature.class();
+        };
         let rule = xid::rule(number);
         let enough = self.occurrences.len() >= rule.min_count;
         match rule.repeated {
@@ -175,7 +184,8 @@ impl Track {
 
     /// Whether it may be acted on.
     pub fn is_confirmed(&self, signature: Signature) -> bool {
-        !self.doubtful && (self.restored || signature.is_latched() || self.corroborated || self.samples >= 2)
+        !self.doubtful
+            && (self.restored || signature.is_latched() || self.corroborated || self.samples >= 2)
     }
 }
 
@@ -190,11 +200,14 @@ impl NodeMemory {
 
     /// The worst of them; of equals the first by name.
     pub fn worst(&self) -> Option<(Signature, Class)> {
-        self.confirmed_fatal().reduce(|worst, next| if next.1 > worst.1 { next } else { worst })
+        self.confirmed_fatal()
+            .reduce(|worst, next| if next.1 > worst.1 { next } else { worst })
     }
 
     /// Whether any fatal signal is up, confirmed or not.
     pub fn has_fatal(&self) -> bool {
-        self.tracks.iter().any(|((signature, _), track)| track.class(*signature).is_fatal())
+        self.tracks
+            .iter()
+            .any(|((signature, _), track)| track.class(*signature).is_fatal())
     }
 }

@@ -32,6 +32,7 @@ struct Fault {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[expect(clippy::struct_field_names, reason = "the field is the metric's label")]
 struct Action {
     action: &'static str,
     result: &'static str,
@@ -86,63 +87,155 @@ impl Metrics {
         };
         let m = metrics.clone();
         registry.register(move |r| {
-            r.register("sre_agent_node_state", "1 for the state that a watched node is in", m.node_state);
-            r.register("sre_agent_gpu_faults", "Faults that occurred, by signature and class", m.faults);
-            r.register("sre_agent_actions", "Acts on nodes, done or (dry_run) only planned", m.actions);
-            r.register("sre_agent_actions_blocked", "Isolations that a guard rail stopped, by guard rail and check", m.blocked);
-            r.register("sre_agent_breaker_open", "1 while the circuit breaker is open", m.breaker_open);
-            r.register("sre_agent_unhealthy_ratio", "Share of watched nodes with an incident", m.unhealthy_ratio);
-            r.register("sre_agent_scrape_failures", "Exporter answers that could not be used", m.scrape_failures);
-            r.register("sre_agent_telemetry_age_seconds", "Age of a node's last usable GPU data", m.telemetry_age);
-            r.register("sre_agent_missing_metric", "1 for a metric that rules need and no exporter has", m.missing);
+            r.register(
+                "sre_agent_node_state",
+                "1 for the state that a watched node is in",
+                m.node_state,
+            );
+            r.register(
+                "sre_agent_gpu_faults",
+                "Faults that occurred, by signature and class",
+                m.faults,
+            );
+            r.register(
+                "sre_agent_actions",
+                "Acts on nodes, done or (dry_run) only planned",
+                m.actions,
+            );
+            r.register(
+                "sre_agent_actions_blocked",
+                "Isolations that a guard rail stopped, by guard rail and check",
+                m.blocked,
+            );
+            r.register(
+                "sre_agent_breaker_open",
+                "1 while the circuit breaker is open",
+                m.breaker_open,
+            );
+            r.register(
+                "sre_agent_unhealthy_ratio",
+                "Share of watched nodes with an incident",
+                m.unhealthy_ratio,
+            );
+            r.register(
+                "sre_agent_scrape_failures",
+                "Exporter answers that could not be used",
+                m.scrape_failures,
+            );
+            r.register(
+                "sre_agent_telemetry_age_seconds",
+                "Age of a node's last usable GPU data",
+                m.telemetry_age,
+            );
+            r.register(
+                "sre_agent_missing_metric",
+                "1 for a metric that rules need and no exporter has",
+                m.missing,
+            );
             r.register("sre_agent_incidents", "Open incidents", m.incidents);
-            r.register("sre_agent_last_check_timestamp_seconds", "When the last check ended, seconds since 1970", m.last_check);
-            r.register("sre_agent_loop_seconds", "Time that one check takes", m.loop_seconds);
+            r.register(
+                "sre_agent_last_check_timestamp_seconds",
+                "When the last check ended, seconds since 1970",
+                m.last_check,
+            );
+            r.register(
+                "sre_agent_loop_seconds",
+                "Time that one check takes",
+                m.loop_seconds,
+            );
         });
         metrics
     }
 
     /// Takes over what one check found.
-    pub fn checked(&self, snapshot: &Snapshot, memory: &Memory, plan: &Plan, report: &Report, now: Timestamp, took: Duration) {
+    pub fn checked(
+        &self,
+        snapshot: &Snapshot,
+        memory: &Memory,
+        plan: &Plan,
+        report: &Report,
+        now: Timestamp,
+        took: Duration,
+    ) {
         self.node_state.clear();
         for (node, state) in &report.states {
-            self.node_state.get_or_create(&NodeState { node: node.clone(), state }).set(1);
+            self.node_state
+                .get_or_create(&NodeState {
+                    node: node.clone(),
+                    state,
+                })
+                .set(1);
         }
         for (_, occurrence) in &plan.occurrences {
             let (signature, class) = (occurrence.signature.to_string(), occurrence.class.letter());
             self.faults.get_or_create(&Fault { signature, class }).inc();
         }
         for stop in plan.stops.values() {
-            self.blocked.get_or_create(&Reason { reason: stop.reason() }).inc();
+            self.blocked
+                .get_or_create(&Reason {
+                    reason: stop.reason(),
+                })
+                .inc();
         }
         self.breaker_open.set(i64::from(memory.breaker.is_some()));
         let counts = report.status.nodes.clone().unwrap_or_default();
-        let share = if counts.observed > 0 { f64::from(counts.unhealthy) / f64::from(counts.observed) } else { 0.0 };
+        let share = if counts.observed > 0 {
+            f64::from(counts.unhealthy) / f64::from(counts.observed)
+        } else {
+            0.0
+        };
         self.unhealthy_ratio.set(share);
-        let failed = snapshot.telemetry.values().filter(|telemetry| !matches!(telemetry, Telemetry::Good(_))).count();
-        self.scrape_failures.inc_by(u64::try_from(failed).unwrap_or_default());
+        let failed = snapshot
+            .telemetry
+            .values()
+            .filter(|telemetry| !matches!(telemetry, Telemetry::Good(_)))
+            .count();
+        self.scrape_failures
+            .inc_by(u64::try_from(failed).unwrap_or_default());
         self.telemetry_age.clear();
         for (node, known) in &memory.nodes {
             if let Some(last) = known.telemetry.last_good {
-                self.telemetry_age.get_or_create(&Node { node: node.clone() }).set(now.duration_since(last).as_secs_f64());
+                self.telemetry_age
+                    .get_or_create(&Node { node: node.clone() })
+                    .set(now.duration_since(last).as_secs_f64());
             }
         }
         self.missing.clear();
-        for name in report.status.telemetry.iter().flat_map(|telemetry| &telemetry.missing_metrics) {
-            self.missing.get_or_create(&Name { name: name.clone() }).set(1);
+        for name in report
+            .status
+            .telemetry
+            .iter()
+            .flat_map(|telemetry| &telemetry.missing_metrics)
+        {
+            self.missing
+                .get_or_create(&Name { name: name.clone() })
+                .set(1);
         }
-        self.incidents.set(i64::from(report.status.open_incidents.unwrap_or_default()));
+        self.incidents
+            .set(i64::from(report.status.open_incidents.unwrap_or_default()));
         self.last_check.set(now.as_duration().as_secs_f64());
         self.loop_seconds.observe(took.as_secs_f64());
     }
 
     /// Counts an act.
     pub fn acted(&self, action: &'static str, result: &'static str) {
-        self.actions.get_or_create(&Action { action, result, dry_run: "false" }).inc();
+        self.actions
+            .get_or_create(&Action {
+                action,
+                result,
+                dry_run: "false",
+            })
+            .inc();
     }
 
     /// Counts an act that would have been done.
     pub fn would_have_acted(&self, action: &'static str) {
-        self.actions.get_or_create(&Action { action, result: "planned", dry_run: "true" }).inc();
+        self.actions
+            .get_or_create(&Action {
+                action,
+                result: "planned",
+                dry_run: "true",
+            })
+            .inc();
     }
 }

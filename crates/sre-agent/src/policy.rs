@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 
 /// What decisions depend on, beside what is seen.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of the SREAgent")]
 pub struct Policy {
     /// Whether GPUs are watched.
     pub watch_gpus: bool,

@@ -42,7 +42,11 @@ pub fn repair() -> Vec<PolicyRule> {
 /// Its own Lease and status, in its SREAgent's namespace.
 pub fn own() -> Vec<PolicyRule> {
     vec![
-        rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
+        rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &["get", "list", "watch", "create", "update"],
+        ),
         rule("aiops.local", &["sreagents"], &["list", "watch"]),
         rule("aiops.local", &["sreagents/status"], &["patch"]),
     ]
@@ -62,8 +66,19 @@ mod tests {
     fn only_repair_can_change_nodes_and_operations() {
         for rule in observe().into_iter().chain(own()) {
             let harmless = ["get", "list", "watch"];
-            let touches = rule.resources.iter().flatten().any(|r| r.starts_with("node") || r.starts_with("pod"));
-            assert!(!touches || rule.verbs.iter().all(|verb| harmless.contains(&verb.as_str())), "{rule:?}");
+            let touches = rule
+                .resources
+                .iter()
+                .flatten()
+                .any(|r| r.starts_with("node") || r.starts_with("pod"));
+            assert!(
+                !touches
+                    || rule
+                        .verbs
+                        .iter()
+                        .all(|verb| harmless.contains(&verb.as_str())),
+                "{rule:?}"
+            );
         }
     }
 
@@ -72,7 +87,12 @@ mod tests {
         for rule in observe().into_iter().chain(own()).chain(repair()) {
             let all = [rule.api_groups, rule.resources, Some(rule.verbs)];
             let words: Vec<String> = all.into_iter().flatten().flatten().collect();
-            assert!(!words.iter().any(|word| word.contains('*') || word == "secrets"), "{words:?}");
+            assert!(
+                !words
+                    .iter()
+                    .any(|word| word.contains('*') || word == "secrets"),
+                "{words:?}"
+            );
         }
     }
 }

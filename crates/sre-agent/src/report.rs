@@ -17,7 +17,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_api::nodeoperation::OperationPhase;
-use tessera_api::sreagent::{AgentReport, Breaker, Incident, NodeCounts, StaleNode, TelemetryReport};
+use tessera_api::sreagent::{
+    AgentReport, Breaker, Incident, NodeCounts, StaleNode, TelemetryReport,
+};
 
 /// Most incidents in a status (the schema's limit).
 const INCIDENTS: usize = 50;
@@ -69,7 +71,13 @@ pub struct Report {
 }
 
 /// Builds the report after the plan was carried out: `snapshot` has the operations as they are now.
-pub fn build(snapshot: &Snapshot, memory: &mut Memory, plan: &Plan, policy: &Policy, now: Timestamp) -> Report {
+pub fn build(
+    snapshot: &Snapshot,
+    memory: &mut Memory,
+    plan: &Plan,
+    policy: &Policy,
+    now: Timestamp,
+) -> Report {
     let mut report = Report::default();
     notices::breaker(memory, &mut report.notices);
     for name in &plan.overridden {
@@ -79,7 +87,9 @@ pub fn build(snapshot: &Snapshot, memory: &mut Memory, plan: &Plan, policy: &Pol
     let mut ranked = Vec::new();
     let mut counts = NodeCounts::default();
     for (name, view) in &snapshot.nodes {
-        let Some(node) = memory.nodes.get_mut(name) else { continue };
+        let Some(node) = memory.nodes.get_mut(name) else {
+            continue;
+        };
         let operation = snapshot.operations.get(name);
         let incidents = incidents_of(name, operation, node, plan, policy, now);
         notices::incidents(name, &incidents, node, operation, &mut report.notices);
@@ -88,11 +98,17 @@ pub fn build(snapshot: &Snapshot, memory: &mut Memory, plan: &Plan, policy: &Pol
             let state = count(&incidents, operation, node, &mut counts);
             report.states.insert(name.clone(), state);
         }
-        ranked.extend(incidents.into_iter().map(|(_, state, class, incident)| (class, state, incident)));
+        ranked.extend(
+            incidents
+                .into_iter()
+                .map(|(_, state, class, incident)| (class, state, incident)),
+        );
     }
     ranked.sort_by(|a, b| {
         let time = |incident: &Incident| incident.since.as_ref().map(|since| since.0);
-        b.0.cmp(&a.0).then_with(|| time(&a.2).cmp(&time(&b.2))).then_with(|| a.2.id.cmp(&b.2.id))
+        b.0.cmp(&a.0)
+            .then_with(|| time(&a.2).cmp(&time(&b.2)))
+            .then_with(|| a.2.id.cmp(&b.2.id))
     });
     report.status = AgentReport {
         last_check_time: None,
@@ -104,7 +120,11 @@ pub fn build(snapshot: &Snapshot, memory: &mut Memory, plan: &Plan, policy: &Pol
             since: Some(second(open.since)),
         }),
         open_incidents: i32::try_from(ranked.len()).ok(),
-        incidents: ranked.into_iter().take(INCIDENTS).map(|(_, _, incident)| incident).collect(),
+        incidents: ranked
+            .into_iter()
+            .take(INCIDENTS)
+            .map(|(_, _, incident)| incident)
+            .collect(),
     };
     report
 }
@@ -134,8 +154,16 @@ fn incidents_of(
             state: state.as_str().to_owned(),
             since: Some(second(opened.since)),
             planned_action: Some(planned(state, class)),
-            would_do: plan.would.get(name).filter(|_| state > State::Suspect && !policy.may_act).cloned(),
-            blocked_by: plan.stops.get(name).filter(|_| confirmed).map(ToString::to_string),
+            would_do: plan
+                .would
+                .get(name)
+                .filter(|_| state > State::Suspect && !policy.may_act)
+                .cloned(),
+            blocked_by: plan
+                .stops
+                .get(name)
+                .filter(|_| confirmed)
+                .map(ToString::to_string),
         };
         Some((signature, state, class, incident))
     });
@@ -143,11 +171,22 @@ fn incidents_of(
 }
 
 fn class_of(signature: Signature, node: &NodeMemory) -> Class {
-    let tracks = node.tracks.iter().filter(|((have, _), _)| *have == signature);
-    tracks.map(|(_, track)| track.class(signature)).max().unwrap_or_else(|| signature.class())
+    let tracks = node
+        .tracks
+        .iter()
+        .filter(|((have, _), _)| *have == signature);
+    tracks
+        .map(|(_, track)| track.class(signature))
+        .max()
+        .unwrap_or_else(|| signature.class())
 }
 
-fn state_of(signature: Signature, class: Class, operation: Option<&OperationView>, node: &NodeMemory) -> State {
+fn state_of(
+    signature: Signature,
+    class: Class,
+    operation: Option<&OperationView>,
+    node: &NodeMemory,
+) -> State {
     if !class.is_fatal() {
         return State::Watching;
     }
@@ -156,12 +195,16 @@ fn state_of(signature: Signature, class: Class, operation: Option<&OperationView
     match operation.filter(|operation| operation.is_our_work()) {
         // A doubtful signal beside the one that the node is held for.
         Some(_) if up && !confirmed => State::Suspect,
-        Some(held) => match held.phase {
-            OperationPhase::Tentative => State::Confirmed,
-            OperationPhase::Probation | OperationPhase::Uncordoning if !confirmed => State::Probation,
-            _ if class == Class::Service => State::Manual,
-            _ => State::Isolated,
-        },
+        Some(held) if held.phase == OperationPhase::Tentative => State::Confirmed,
+        Some(held)
+            if !confirmed
+                && [OperationPhase::Probation, OperationPhase::Uncordoning]
+                    .contains(&held.phase) =>
+        {
+            State::Probation
+        }
+        Some(_) if class == Class::Service => State::Manual,
+        Some(_) => State::Isolated,
         None if confirmed => State::Confirmed,
         None => State::Suspect,
     }
@@ -172,8 +215,13 @@ fn planned(state: State, class: Class) -> String {
         State::Watching => format!("none by the agent; {}", class.remedy()),
         State::Suspect => "isolate the node when a second signal agrees".to_owned(),
         State::Confirmed => "isolate the node".to_owned(),
-        State::Isolated => format!("wait until somebody has helped ({}), then watch the node and release it", class.remedy()),
-        State::Probation => "release the node when it has stayed clean for the probation time".to_owned(),
+        State::Isolated => format!(
+            "wait until somebody has helped ({}), then watch the node and release it",
+            class.remedy()
+        ),
+        State::Probation => {
+            "release the node when it has stayed clean for the probation time".to_owned()
+        }
         State::Manual => format!("none by the agent: {}", class.remedy()),
     }
 }
@@ -188,7 +236,11 @@ fn count(
     counts.observed += 1;
     let Some(worst) = incidents.iter().map(|(_, state, _, _)| *state).max() else {
         counts.healthy += 1;
-        return if node.telemetry.stale.is_some() { "unknown" } else { "healthy" };
+        return if node.telemetry.stale.is_some() {
+            "unknown"
+        } else {
+            "healthy"
+        };
     };
     counts.unhealthy += 1;
     if operation.is_some_and(|held| held.is_our_work() && held.phase != OperationPhase::Tentative) {
@@ -217,24 +269,36 @@ fn count(
 }
 
 fn telemetry(snapshot: &Snapshot, memory: &Memory) -> TelemetryReport {
-    let nodes = memory.nodes.iter().filter(|(name, _)| snapshot.nodes.get(*name).is_some_and(|view| view.selected));
+    let nodes = memory
+        .nodes
+        .iter()
+        .filter(|(name, _)| snapshot.nodes.get(*name).is_some_and(|view| view.selected));
     let stale: Vec<StaleNode> = nodes
         .clone()
-        .filter_map(|(name, node)| Some(StaleNode { node: name.clone(), cause: node.telemetry.stale.clone()? }))
+        .filter_map(|(name, node)| {
+            Some(StaleNode {
+                node: name.clone(),
+                cause: node.telemetry.stale.clone()?,
+            })
+        })
         .collect();
     // A scrape that failed once is no news: it would be written, and written back an interval later.
     let known: BTreeSet<&String> = nodes
         .filter(|(_, node)| node.telemetry.stale.is_none() && node.telemetry.last_good.is_some())
         .map(|(name, _)| name)
         .collect();
-    let samples = snapshot.telemetry.values().filter_map(|telemetry| match telemetry {
-        Telemetry::Good(sample) if !sample.is_empty() => Some(sample),
-        Telemetry::Good(_) | Telemetry::Unreachable(_) | Telemetry::Malformed(_) => None,
-    });
+    let samples: Vec<&dcgm::Sample> = snapshot
+        .telemetry
+        .values()
+        .filter_map(|telemetry| match telemetry {
+            Telemetry::Good(sample) if !sample.is_empty() => Some(sample),
+            Telemetry::Good(_) | Telemetry::Unreachable(_) | Telemetry::Malformed(_) => None,
+        })
+        .collect();
     TelemetryReport {
         scraped: i32::try_from(known.len()).unwrap_or(i32::MAX),
         stale: i32::try_from(stale.len()).unwrap_or(i32::MAX),
-        missing_metrics: dcgm::missing(samples),
+        missing_metrics: dcgm::missing(&samples),
         stale_nodes: stale.into_iter().take(STALE).collect(),
     }
 }

@@ -37,8 +37,12 @@ pub struct Limits {
 
 /// Asks all targets and says for each node what came.
 pub async fn all(targets: BTreeMap<String, Target>, limits: Limits) -> BTreeMap<String, Telemetry> {
-    let asked = futures::stream::iter(targets).map(|(node, target)| async move { (node, one(target, limits.time).await) });
-    asked.buffer_unordered(limits.concurrency.max(1)).collect().await
+    let asked = futures::stream::iter(targets)
+        .map(|(node, target)| async move { (node, one(target, limits.time).await) });
+    asked
+        .buffer_unordered(limits.concurrency.max(1))
+        .collect()
+        .await
 }
 
 /// Asks one target.
@@ -47,7 +51,10 @@ pub async fn one(target: Target, limit: Duration) -> Telemetry {
         Ok(Ok(sample)) => Telemetry::Good(sample),
         Ok(Err(Failure::Unreachable(cause))) => Telemetry::Unreachable(cause.to_owned()),
         Ok(Err(Failure::Malformed(cause))) => Telemetry::Malformed(cause),
-        Err(_) => Telemetry::Unreachable(format!("the exporter did not answer within {} s", limit.as_secs())),
+        Err(_) => Telemetry::Unreachable(format!(
+            "the exporter did not answer within {} s",
+            limit.as_secs()
+        )),
     }
 }
 
@@ -60,13 +67,17 @@ enum Failure {
 async fn get(target: Target) -> Result<Sample, Failure> {
     let stream = TcpStream::connect(SocketAddr::new(target.ip, target.port)).await;
     let stream = stream.map_err(|error| {
-        Failure::Unreachable(match error.kind() {
-            std::io::ErrorKind::ConnectionRefused => "the exporter refuses connections",
-            _ => "the exporter cannot be reached",
+        let refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
+        Failure::Unreachable(if refused {
+            "the exporter refuses connections"
+        } else {
+            "the exporter cannot be reached"
         })
     })?;
     let broken = |_| Failure::Unreachable("the exporter closed the connection without an answer");
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
     let host = SocketAddr::new(target.ip, target.port).to_string();
     let request = Request::get("/metrics")
         .header("host", host)
@@ -95,20 +106,31 @@ async fn get(target: Target) -> Result<Sample, Failure> {
 
 async fn read(response: Response<Incoming>) -> Result<Sample, Failure> {
     if !response.status().is_success() {
-        return Err(Failure::Malformed(format!("the exporter answered HTTP {}", response.status().as_u16())));
+        return Err(Failure::Malformed(format!(
+            "the exporter answered HTTP {}",
+            response.status().as_u16()
+        )));
     }
     let mut body = response.into_body();
     let (mut reader, mut sample, mut size) = (Reader::default(), Sample::default(), 0_usize);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Failure::Malformed("the answer is cut off".to_owned()))?;
-        let Some(chunk) = frame.data_ref() else { continue };
+        let Some(chunk) = frame.data_ref() else {
+            continue;
+        };
         size = size.saturating_add(chunk.len());
         if size > MAX_BODY {
-            return Err(Failure::Malformed("the answer is larger than 8 MiB".to_owned()));
+            return Err(Failure::Malformed(
+                "the answer is larger than 8 MiB".to_owned(),
+            ));
         }
-        reader.feed(chunk, &mut |row| sample.take(row)).map_err(|error| Failure::Malformed(error.to_string()))?;
+        reader
+            .feed(chunk, &mut |row| sample.take(row))
+            .map_err(|error| Failure::Malformed(error.to_string()))?;
     }
-    reader.finish().map_err(|error| Failure::Malformed(error.to_string()))?;
+    reader
+        .finish()
+        .map_err(|error| Failure::Malformed(error.to_string()))?;
     Ok(sample)
 }
 

@@ -41,15 +41,28 @@ pub fn update(
     if policy.watch_gpus {
         if let Some(sample) = telemetry::usable(telemetry, memory, policy, now) {
             for (uuid, gpu) in &sample.gpus {
-                gpu::update(uuid, gpu, view, memory, (now, policy.interval / 2), &mut occurred);
+                gpu::update(
+                    uuid,
+                    gpu,
+                    view,
+                    memory,
+                    (now, policy.interval / 2),
+                    &mut occurred,
+                );
             }
             missing(view, sample.gpus.keys(), memory, now);
-            memory.clean_samples = if memory.has_fatal() { 0 } else { memory.clean_samples.saturating_add(1) };
+            memory.clean_samples = if memory.has_fatal() {
+                0
+            } else {
+                memory.clean_samples.saturating_add(1)
+            };
         }
     } else {
         memory.telemetry = TelemetryMemory::default();
         memory.clean_samples = 0;
-        memory.tracks.retain(|(signature, _), _| *signature == Signature::NodeNotReady);
+        memory
+            .tracks
+            .retain(|(signature, _), _| *signature == Signature::NodeNotReady);
     }
     fade(memory, now);
     occurred
@@ -70,11 +83,16 @@ fn boot(view: &NodeView, memory: &mut NodeMemory, now: Timestamp) {
     // A Node object may exist before its kubelet has told its boot: then nothing has ended.
     if !memory.boot_id.is_empty() {
         memory.booted = Some(now);
-        memory.tracks.retain(|(signature, _), track| track.class(*signature) == Class::Service);
+        memory
+            .tracks
+            .retain(|(signature, _), track| track.class(*signature) == Class::Service);
         memory.short_since = None;
         memory.clean_samples = 0;
         for gpu in memory.gpus.values_mut() {
-            *gpu = GpuMemory { xid: Some(0), ..GpuMemory::default() };
+            *gpu = GpuMemory {
+                xid: Some(0),
+                ..GpuMemory::default()
+            };
         }
     }
     memory.boot_id.clone_from(&view.boot_id);
@@ -82,7 +100,9 @@ fn boot(view: &NodeView, memory: &mut NodeMemory, now: Timestamp) {
 
 fn readiness(view: &NodeView, memory: &mut NodeMemory, now: Timestamp) {
     let key = (Signature::NodeNotReady, String::new());
-    let late = view.not_ready_since.filter(|since| now.duration_since(*since) >= Policy::NOT_READY_AFTER);
+    let late = view
+        .not_ready_since
+        .filter(|since| now.duration_since(*since) >= Policy::NOT_READY_AFTER);
     match late {
         Some(since) => level(memory, key, true, since),
         None => level(memory, key, false, now),
@@ -90,29 +110,46 @@ fn readiness(view: &NodeView, memory: &mut NodeMemory, now: Timestamp) {
 }
 
 /// GPUs that were there and are not, when a second source agrees.
-fn missing<'a>(view: &NodeView, seen: impl Iterator<Item = &'a String>, memory: &mut NodeMemory, now: Timestamp) {
+fn missing<'a>(
+    view: &NodeView,
+    seen: impl Iterator<Item = &'a String>,
+    memory: &mut NodeMemory,
+    now: Timestamp,
+) {
     let seen: BTreeSet<&String> = seen.collect();
     memory.complete = memory.complete.max(seen.len());
     for (uuid, gpu) in &mut memory.gpus {
         let gone = (!seen.contains(uuid)).then(|| gpu.missing_since.unwrap_or(now));
         gpu.missing_since = gone;
     }
-    let expected = memory.complete.max(view.labelled.map_or(0, |count| usize::try_from(count).unwrap_or(0)));
+    let expected = memory.complete.max(
+        view.labelled
+            .map_or(0, |count| usize::try_from(count).unwrap_or(0)),
+    );
     if seen.len() >= expected {
         // All there, perhaps as other cards: those that are gone were exchanged.
         memory.gpus.retain(|_, gpu| gpu.missing_since.is_none());
         memory.short_since = None;
-        memory.tracks.retain(|(signature, _), _| *signature != Signature::MissingGpu);
+        memory
+            .tracks
+            .retain(|(signature, _), _| *signature != Signature::MissingGpu);
         return;
     }
     let since = *memory.short_since.get_or_insert(now);
-    let offered = view.capacity.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let offered = view
+        .capacity
+        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     // None at all means that the plugin has not registered, which says nothing about cards.
-    let agreed = offered.is_some_and(|count| count > 0 && count < expected) || memory.confirmed_fatal().next().is_some();
+    let agreed = offered.is_some_and(|count| count > 0 && count < expected)
+        || memory.confirmed_fatal().next().is_some();
     if !agreed || now.duration_since(since) < Policy::MISSING_AFTER {
         return;
     }
-    let gone = memory.gpus.iter().filter(|(_, gpu)| gpu.missing_since.is_some()).map(|(uuid, _)| uuid.clone());
+    let gone = memory
+        .gpus
+        .iter()
+        .filter(|(_, gpu)| gpu.missing_since.is_some())
+        .map(|(uuid, _)| uuid.clone());
     let mut gone: Vec<String> = gone.collect();
     if gone.is_empty() {
         // Never seen: only their number is known.
@@ -129,7 +166,10 @@ fn level(memory: &mut NodeMemory, key: (Signature, String), up: bool, since: Tim
         memory.tracks.remove(&key);
         return;
     }
-    let track = memory.tracks.entry(key).or_insert_with(|| Track { first: since, ..Track::default() });
+    let track = memory.tracks.entry(key).or_insert_with(|| Track {
+        first: since,
+        ..Track::default()
+    });
     track.samples = track.samples.saturating_add(1);
 }
 
@@ -141,4 +181,3 @@ fn fade(memory: &mut NodeMemory, now: Timestamp) {
         !fades || now.duration_since(last) < DAY
     });
 }
-

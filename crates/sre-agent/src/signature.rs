@@ -38,12 +38,18 @@ const RECOVERIES: [(u32, Recovery, &str); 7] = [
 impl Recovery {
     /// Of NVML's value; 0 is none.
     pub fn of(value: u32) -> Option<Self> {
-        let known = RECOVERIES.iter().find(|(number, _, _)| *number == value).map(|(_, action, _)| *action);
+        let known = RECOVERIES
+            .iter()
+            .find(|(number, _, _)| *number == value)
+            .map(|(_, action, _)| *action);
         (value != 0).then_some(known.unwrap_or(Self::Unknown))
     }
 
     fn word(self) -> &'static str {
-        RECOVERIES.iter().find(|(_, action, _)| *action == self).map_or("unknown", |(_, _, word)| word)
+        RECOVERIES
+            .iter()
+            .find(|(_, action, _)| *action == self)
+            .map_or("unknown", |(_, _, word)| word)
     }
 }
 
@@ -88,6 +94,7 @@ impl Signature {
             Self::Xid(number) => xid::rule(number).latched,
             Self::Recovery(_) | Self::RowRemapFailed | Self::RowRemapPending => true,
             // These three have waited for their time already when they become signals.
+            #[expect(clippy::match_same_arms, reason = "for another reason")]
             Self::MissingGpu | Self::Temperature | Self::NodeNotReady => true,
         }
     }
@@ -119,12 +126,23 @@ impl FromStr for Signature {
             return number.parse().map(Self::Xid).map_err(|_| UnknownSignature);
         }
         if let Some(word) = text.strip_prefix("recovery-") {
-            let known = RECOVERIES.iter().find(|(_, _, have)| *have == word).map(|(_, action, _)| *action);
+            let known = RECOVERIES
+                .iter()
+                .find(|(_, _, have)| *have == word)
+                .map(|(_, action, _)| *action);
             return Ok(Self::Recovery(known.unwrap_or(Recovery::Unknown)));
         }
-        let plain =
-            [Self::RowRemapFailed, Self::RowRemapPending, Self::MissingGpu, Self::Temperature, Self::NodeNotReady];
-        plain.into_iter().find(|signature| signature.to_string() == text).ok_or(UnknownSignature)
+        let plain = [
+            Self::RowRemapFailed,
+            Self::RowRemapPending,
+            Self::MissingGpu,
+            Self::Temperature,
+            Self::NodeNotReady,
+        ];
+        plain
+            .into_iter()
+            .find(|signature| signature.to_string() == text)
+            .ok_or(UnknownSignature)
     }
 }
 
@@ -151,9 +169,15 @@ mod tests {
 
     #[test]
     fn the_drivers_verdict_has_the_class_of_its_remedy() {
-        let classes: Vec<Class> = (1..=8).filter_map(Recovery::of).map(|a| Signature::Recovery(a).class()).collect();
         use Class::{Reboot, Reset, Watch};
-        assert_eq!(classes, [Reset, Reboot, Watch, Reset, Watch, Reset, Reboot, Watch]);
+        let classes: Vec<Class> = (1..=8)
+            .filter_map(Recovery::of)
+            .map(|a| Signature::Recovery(a).class())
+            .collect();
+        assert_eq!(
+            classes,
+            [Reset, Reboot, Watch, Reset, Watch, Reset, Reboot, Watch]
+        );
         assert_eq!(Recovery::of(0), None);
     }
 }

@@ -20,6 +20,7 @@ pub struct Snapshot {
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a node")]
 pub struct NodeView {
     /// UID: another one is another node.
     pub uid: String,

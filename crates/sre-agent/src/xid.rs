@@ -62,8 +62,17 @@ impl FromStr for Class {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let all = [Self::Ignore, Self::App, Self::Watch, Self::Reset, Self::Reboot, Self::Service];
-        all.into_iter().find(|class| class.letter() == text).ok_or(())
+        let all = [
+            Self::Ignore,
+            Self::App,
+            Self::Watch,
+            Self::Reset,
+            Self::Reboot,
+            Self::Service,
+        ];
+        all.into_iter()
+            .find(|class| class.letter() == text)
+            .ok_or(())
     }
 }
 
@@ -82,21 +91,62 @@ pub struct Rule {
 
 /// The rule of an XID. An unknown one is watched and never disruptive.
 pub fn rule(xid: u32) -> Rule {
-    let plain = |class| Rule { class, latched: false, min_count: 1, repeated: None };
+    let plain = |class| Rule {
+        class,
+        latched: false,
+        min_count: 1,
+        repeated: None,
+    };
     match xid {
         // Once is the application; the same GPU again within a day deserves a look.
-        13 | 31 => Rule { min_count: 2, repeated: Some(Class::Watch), ..plain(Class::App) },
-        94 => Rule { min_count: 4, repeated: Some(Class::Watch), ..plain(Class::App) },
-        8 | 11 | 25 | 32 | 39..=41 | 43 | 60 | 68..=72 | 75..=77 | 80 | 82..=86 | 88 | 89 | 96..=105 | 126..=135 | 137 | 139 => {
-            plain(Class::App)
-        }
+        13 | 31 => Rule {
+            min_count: 2,
+            repeated: Some(Class::Watch),
+            ..plain(Class::App)
+        },
+        94 => Rule {
+            min_count: 4,
+            repeated: Some(Class::Watch),
+            ..plain(Class::App)
+        },
+        8
+        | 11
+        | 25
+        | 32
+        | 39..=41
+        | 43
+        | 60
+        | 68..=72
+        | 75..=77
+        | 80
+        | 82..=86
+        | 88
+        | 89
+        | 96..=105
+        | 126..=135
+        | 137
+        | 139 => plain(Class::App),
         // 45 follows another fault, and one job can log thousands of them.
-        37 | 38 | 44 | 45 | 66 | 67 | 78 | 93 | 106 | 107 | 141 | 152 | 153 | 160..=164 => plain(Class::Ignore),
-        79 => Rule { latched: true, ..plain(Class::Reboot) },
-        64 => Rule { latched: true, ..plain(Class::Service) },
+        37 | 38 | 44 | 45 | 66 | 67 | 78 | 93 | 106 | 107 | 141 | 152 | 153 | 160..=164 => {
+            plain(Class::Ignore)
+        }
+        79 => Rule {
+            latched: true,
+            ..plain(Class::Reboot)
+        },
+        64 => Rule {
+            latched: true,
+            ..plain(Class::Service)
+        },
         // The device plugin takes it for an application fault: believe the second one.
-        109 => Rule { min_count: 2, repeated: Some(Class::Reset), ..plain(Class::Watch) },
-        46 | 48 | 61 | 62 | 74 | 95 | 110 | 119 | 120 | 136 | 140 | 143 | 150 | 155 | 156 | 158 => plain(Class::Reset),
+        109 => Rule {
+            min_count: 2,
+            repeated: Some(Class::Reset),
+            ..plain(Class::Watch)
+        },
+        46 | 48 | 61 | 62 | 74 | 95 | 110 | 119 | 120 | 136 | 140 | 143 | 150 | 155 | 156 | 158 => {
+            plain(Class::Reset)
+        }
         151 | 167 | 169 => plain(Class::Reboot),
         54 | 142 => plain(Class::Service),
         // 63, 92, 121, 144-149, 154 (its value is a metric of its own), 157, 165, 166, 168, 170-172 and all others.
@@ -111,9 +161,21 @@ mod tests {
     #[test]
     fn classes_of_the_table() {
         let cases = [
-            (79, Class::Reboot), (48, Class::Reset), (119, Class::Reset), (64, Class::Service), (54, Class::Service),
-            (63, Class::Watch), (13, Class::App), (31, Class::App), (94, Class::App), (45, Class::Ignore),
-            (43, Class::App), (109, Class::Watch), (151, Class::Reboot), (999, Class::Watch), (0, Class::Watch),
+            (79, Class::Reboot),
+            (48, Class::Reset),
+            (119, Class::Reset),
+            (64, Class::Service),
+            (54, Class::Service),
+            (63, Class::Watch),
+            (13, Class::App),
+            (31, Class::App),
+            (94, Class::App),
+            (45, Class::Ignore),
+            (43, Class::App),
+            (109, Class::Watch),
+            (151, Class::Reboot),
+            (999, Class::Watch),
+            (0, Class::Watch),
         ];
         for (xid, class) in cases {
             assert_eq!(rule(xid).class, class, "xid {xid}");
@@ -127,7 +189,14 @@ mod tests {
 
     #[test]
     fn letters_are_read_back() {
-        for class in [Class::Ignore, Class::App, Class::Watch, Class::Reset, Class::Reboot, Class::Service] {
+        for class in [
+            Class::Ignore,
+            Class::App,
+            Class::Watch,
+            Class::Reset,
+            Class::Reboot,
+            Class::Service,
+        ] {
             assert_eq!(class.letter().parse(), Ok(class));
         }
     }

@@ -15,7 +15,12 @@ pub struct Args {
     #[arg(long, env = "SRE_AGENT_IMAGE", default_value = concat!("ghcr.io/tessera-gpu/tessera/sre-agent:", env!("CARGO_PKG_VERSION")))]
     pub agent_image: String,
     /// Namespaces whose SREAgents may repair nodes, comma-separated; `*` is all of them. Elsewhere autoRepair is not honoured.
-    #[arg(long, env = "REPAIR_NAMESPACES", default_value = "*", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "REPAIR_NAMESPACES",
+        default_value = "*",
+        value_delimiter = ','
+    )]
     pub repair_namespaces: Vec<String>,
     /// Handed on to the agents: clean time before an isolated node is released.
     #[arg(long, env = "SRE_AGENT_PROBATION_SECONDS", hide = true)]
@@ -43,16 +48,24 @@ pub struct Settings {
 impl Settings {
     /// Whether SREAgents of a namespace may repair nodes.
     pub fn may_repair_from(&self, namespace: &str) -> bool {
-        self.repair_namespaces.as_ref().is_none_or(|allowed| allowed.contains(namespace))
+        self.repair_namespaces
+            .as_ref()
+            .is_none_or(|allowed| allowed.contains(namespace))
     }
 }
 
 impl Args {
     /// What they say about agents.
     pub fn settings(&self) -> Settings {
-        let named: BTreeSet<String> =
-            self.repair_namespaces.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
-        let flag = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("--{name}={value}"));
+        let named: BTreeSet<String> = self
+            .repair_namespaces
+            .iter()
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .collect();
+        let flag = |name: &str, value: &Option<String>| {
+            value.as_ref().map(|value| format!("--{name}={value}"))
+        };
         let extra = [
             flag("probation-seconds", &self.agent_probation_seconds),
             flag("boot-grace-seconds", &self.agent_boot_grace_seconds),
@@ -89,6 +102,9 @@ mod tests {
 
     #[test]
     fn test_settings_are_handed_on() {
-        assert_eq!(settings(&["--agent-probation-seconds=5"]).extra_args, ["--probation-seconds=5"]);
+        assert_eq!(
+            settings(&["--agent-probation-seconds=5"]).extra_args,
+            ["--probation-seconds=5"]
+        );
     }
 }

@@ -57,7 +57,11 @@ pub fn objects(agent: &Validated, settings: &Settings) -> Result<Objects, Serial
     }
     let mut namespaced = standing(agent)?;
     namespaced.add(&deployment(agent, settings))?;
-    Ok(Objects { cluster, namespaced, owner: owner(agent) })
+    Ok(Objects {
+        cluster,
+        namespaced,
+        owner: owner(agent),
+    })
 }
 
 /// What must outlive the agent's pod, so that it can release its Lease: everything in the namespace but the Deployment.
@@ -72,7 +76,10 @@ pub fn standing(agent: &Validated) -> Result<Desired, SerializeError> {
 }
 
 fn account(agent: &Validated) -> ServiceAccount {
-    ServiceAccount { metadata: meta(agent, Some(&agent.namespace), &agent.agent), ..ServiceAccount::default() }
+    ServiceAccount {
+        metadata: meta(agent, Some(&agent.namespace), &agent.agent),
+        ..ServiceAccount::default()
+    }
 }
 
 fn own_binding(agent: &Validated) -> RoleBinding {
@@ -85,7 +92,11 @@ fn own_binding(agent: &Validated) -> RoleBinding {
 
 fn cluster_binding(agent: &Validated, suffix: &str, role: &str) -> ClusterRoleBinding {
     ClusterRoleBinding {
-        metadata: meta(agent, None, &binding_name(&agent.namespace, &agent.name, suffix)),
+        metadata: meta(
+            agent,
+            None,
+            &binding_name(&agent.namespace, &agent.name, suffix),
+        ),
         role_ref: cluster_role(role),
         subjects: Some(vec![subject(agent)]),
     }
@@ -121,7 +132,10 @@ pub fn owner(agent: &Validated) -> OwnerReference {
 }
 
 fn meta(agent: &Validated, namespace: Option<&str>, name: &str) -> ObjectMeta {
-    let annotation = (SREAGENT.to_owned(), format!("{}/{}", agent.namespace, agent.name));
+    let annotation = (
+        SREAGENT.to_owned(),
+        format!("{}/{}", agent.namespace, agent.name),
+    );
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: namespace.map(str::to_owned),
@@ -132,9 +146,13 @@ fn meta(agent: &Validated, namespace: Option<&str>, name: &str) -> ObjectMeta {
 }
 
 fn labels(agent: &Validated) -> BTreeMap<String, String> {
-    [(label::APP, APP), (label::COMPONENT, COMPONENT), (INSTANCE, agent.agent.as_str())]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
+    [
+        (label::APP, APP),
+        (label::COMPONENT, COMPONENT),
+        (INSTANCE, agent.agent.as_str()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use kube::Api;
 use kube::core::{DeserializeGuard, Resource};
 use kube::runtime::watcher;
-use kube::Api;
 use tessera_api::SREAgent;
 use tessera_api::names::label;
 use tessera_runtime::Process;
@@ -29,7 +29,8 @@ pub(crate) async fn run(mut process: Process, settings: Settings) -> Result<(), 
     let deployments = everywhere::<Deployment>(&mut process, &mut applier, &queue);
     let accounts = everywhere::<ServiceAccount>(&mut process, &mut applier, &queue);
     let bindings = everywhere::<RoleBinding>(&mut process, &mut applier, &queue);
-    let cluster_bindings = applier.own::<ClusterRoleBinding>(&mut process, None, wake_owner(&queue));
+    let cluster_bindings =
+        applier.own::<ClusterRoleBinding>(&mut process, None, wake_owner(&queue));
     let context = Context {
         client: process.client(),
         limit: process.args().request_timeout,
@@ -49,7 +50,12 @@ fn agents(process: &mut Process, queue: &Queue<Key>) -> Store<Agent> {
     let queue = queue.clone();
     let api: Api<DeserializeGuard<SREAgent>> = Api::all(process.client());
     let wake = move |change: &Change<Agent>| queue.wake(change.key.clone());
-    process.watch(api, watcher::Config::default(), Agent::project, wake)
+    process.watch(
+        api,
+        watcher::Config::default(),
+        |object| Some(Agent::project(object)),
+        wake,
+    )
 }
 
 /// Owns objects of `K` in all namespaces: agents live where their SREAgents do.
@@ -59,7 +65,12 @@ fn everywhere<K: Resource<DynamicType = ()>>(
     queue: &Queue<Key>,
 ) -> Store<Owned> {
     let kind = applier.prepare::<K>(true, wake_owner(queue));
-    process.watch_into(applier.api_of(&kind, ""), applier.watch_config(), kind.store().clone(), project);
+    process.watch_into(
+        applier.api_of(&kind, ""),
+        applier.watch_config(),
+        kind.store().clone(),
+        project,
+    );
     kind.store().clone()
 }
 

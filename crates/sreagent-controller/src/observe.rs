@@ -28,17 +28,23 @@ pub(crate) enum Agent {
 
 impl Agent {
     /// Reads it, without managed fields.
-    pub(crate) fn project(object: DeserializeGuard<SREAgent>) -> Option<Self> {
-        Some(match object.0 {
+    pub(crate) fn project(object: DeserializeGuard<SREAgent>) -> Self {
+        match object.0 {
             Ok(mut object) => {
                 object.metadata.managed_fields = None;
                 Self::Good(Box::new(object))
             }
             Err(invalid) => {
-                let metadata = ObjectMeta { managed_fields: None, ..invalid.metadata };
-                Self::Unreadable { metadata: Box::new(metadata), error: invalid.error }
+                let metadata = ObjectMeta {
+                    managed_fields: None,
+                    ..invalid.metadata
+                };
+                Self::Unreadable {
+                    metadata: Box::new(metadata),
+                    error: invalid.error,
+                }
             }
-        })
+        }
     }
 
     /// Its metadata.
@@ -69,16 +75,23 @@ pub struct Observed {
 /// What the stores hold of one agent now.
 pub(crate) fn observe(context: &Context, key: &ObjectKey, agent: &str) -> Observed {
     let scope = scope(key);
-    let deployment = context.deployments.get(&ObjectKey::namespaced(&key.namespace, agent));
+    let deployment = context
+        .deployments
+        .get(&ObjectKey::namespaced(&key.namespace, agent));
     // An agent's pods are named after its Deployment; the last two parts are the ReplicaSet's and the pod's own.
     let of_agent = |name: &str| name.rsplitn(3, '-').nth(2) == Some(agent);
     let pods = context.pods.list().into_iter();
     let bindings = context.cluster_bindings.list().into_iter();
     Observed {
         deployment: deployment.and_then(|owned| owned.decode()),
-        pods: pods.filter(|(at, pod)| at.namespace == key.namespace && of_agent(&pod.name)).map(|(_, pod)| pod).collect(),
+        pods: pods
+            .filter(|(at, pod)| at.namespace == key.namespace && of_agent(&pod.name))
+            .map(|(_, pod)| pod)
+            .collect(),
         bindings: bindings
-            .filter(|(_, owned)| owned.label(CLUSTER_SCOPE) == Some(scope.as_str()) && !owned.deleting)
+            .filter(|(_, owned)| {
+                owned.label(CLUSTER_SCOPE) == Some(scope.as_str()) && !owned.deleting
+            })
             .map(|(at, _)| at.name)
             .collect(),
     }
@@ -86,14 +99,22 @@ pub(crate) fn observe(context: &Context, key: &ObjectKey, agent: &str) -> Observ
 
 /// The SREAgent that an object was made for.
 pub(crate) fn sreagent_of(owned: &Owned) -> Option<ObjectKey> {
-    let text = owned.value.pointer("/metadata/annotations")?.get(SREAGENT)?.as_str()?;
+    let text = owned
+        .value
+        .pointer("/metadata/annotations")?
+        .get(SREAGENT)?
+        .as_str()?;
     let (namespace, name) = text.split_once('/')?;
     Some(ObjectKey::namespaced(namespace, name))
 }
 
 /// Whether our finalizer is on it.
 pub(crate) fn is_held(metadata: &ObjectMeta) -> bool {
-    metadata.finalizers.iter().flatten().any(|name| name == crate::reconcile::FINALIZER)
+    metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|name| name == crate::reconcile::FINALIZER)
 }
 
 /// For references: namespace, name and UID.

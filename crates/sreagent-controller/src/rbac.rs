@@ -18,13 +18,26 @@ pub const OWN: &str = "tessera-sre-agent-own";
 pub fn rights() -> Rights {
     let owned = ["get", "list", "watch", "create", "patch", "delete"];
     process_rights(NAME)
-        .cluster(rule("aiops.local", &["sreagents"], &["get", "list", "watch", "patch"]))
+        .cluster(rule(
+            "aiops.local",
+            &["sreagents"],
+            &["get", "list", "watch", "patch"],
+        ))
         .cluster(rule("aiops.local", &["sreagents/status"], &["patch"]))
         .cluster(rule("apps", &["deployments"], &owned))
         .cluster(rule("", &["serviceaccounts"], &owned))
         .cluster(rule("", &["pods"], &["get", "list", "watch"]))
-        .cluster(rule("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"], &owned))
-        .cluster(named_rule("rbac.authorization.k8s.io", &["clusterroles"], &AGENT_ROLES, &["bind"]))
+        .cluster(rule(
+            "rbac.authorization.k8s.io",
+            &["clusterrolebindings", "rolebindings"],
+            &owned,
+        ))
+        .cluster(named_rule(
+            "rbac.authorization.k8s.io",
+            &["clusterroles"],
+            &AGENT_ROLES,
+            &["bind"],
+        ))
 }
 
 #[cfg(test)]
@@ -35,11 +48,19 @@ mod tests {
     fn it_can_bind_the_agents_roles_and_write_none() {
         for rule in rights().cluster.into_iter().chain(rights().namespaced) {
             let resources = rule.resources.unwrap_or_default();
-            if resources.iter().any(|resource| resource == "clusterroles" || resource == "roles") {
+            if resources
+                .iter()
+                .any(|resource| resource == "clusterroles" || resource == "roles")
+            {
                 assert_eq!(rule.verbs, ["bind"]);
                 assert_eq!(rule.resource_names.unwrap_or_default(), AGENT_ROLES);
             }
-            assert!(!rule.verbs.iter().any(|verb| verb == "escalate" || verb == "impersonate" || verb == "*"));
+            assert!(
+                !rule
+                    .verbs
+                    .iter()
+                    .any(|verb| verb == "escalate" || verb == "impersonate" || verb == "*")
+            );
         }
     }
 }

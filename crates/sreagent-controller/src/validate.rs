@@ -53,7 +53,11 @@ pub fn validate(object: &SREAgent, settings: &Settings) -> Result<Validated, Inv
         Selector::try_from(selector).map_err(|error| Invalid::NodeSelector(error.to_string()))?;
     }
     let agent = spec.agent.clone().unwrap_or_default();
-    if agent.image.as_deref().is_some_and(|image| image.trim().is_empty()) {
+    if agent
+        .image
+        .as_deref()
+        .is_some_and(|image| image.trim().is_empty())
+    {
         return Err(Invalid::Image);
     }
     let name = object.metadata.name.clone().unwrap_or_default();
@@ -77,7 +81,10 @@ pub fn repairs(spec: &SREAgentSpec, namespace: &str, settings: &Settings) -> boo
 
 /// Name of an agent's objects in its namespace.
 pub fn agent_name(sreagent: &str) -> String {
-    bounded(&format!("sre-agent-{}", sreagent.replace('.', "-")), sreagent)
+    bounded(
+        &format!("sre-agent-{}", sreagent.replace('.', "-")),
+        sreagent,
+    )
 }
 
 /// Name of a cluster-wide binding; a namespace has no dot, so the first dot parts it from the name.
@@ -98,11 +105,16 @@ fn bounded(text: &str, unique: &str) -> String {
         return text.to_owned();
     }
     let hash = hash_of(&unique);
-    format!("{}-{hash}", cut(text, MAX_NAME.saturating_sub(hash.len() + 1)))
+    format!(
+        "{}-{hash}",
+        cut(text, MAX_NAME.saturating_sub(hash.len() + 1))
+    )
 }
 
 fn cut(text: &str, keep: usize) -> &str {
-    text.get(..keep.min(text.len())).unwrap_or(text).trim_end_matches(['-', '.'])
+    text.get(..keep.min(text.len()))
+        .unwrap_or(text)
+        .trim_end_matches(['-', '.'])
 }
 
 #[cfg(test)]
@@ -111,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn object(spec: serde_json::Value) -> SREAgent {
+    fn object(spec: &serde_json::Value) -> SREAgent {
         serde_json::from_value(json!({"apiVersion": "aiops.local/v1", "kind": "SREAgent",
             "metadata": {"name": "a", "namespace": "n", "uid": "u"}, "spec": spec}))
         .unwrap()
@@ -120,21 +132,33 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_named() {
         let cases = [
-            (json!({"agent": {"image": " "}}), "spec.agent.image is empty"),
-            (json!({"nodeSelector": {"matchExpressions": [{"key": "gpu", "operator": "Near", "values": ["x"]}]}}), "spec.nodeSelector cannot be used"),
+            (
+                json!({"agent": {"image": " "}}),
+                "spec.agent.image is empty",
+            ),
+            (
+                json!({"nodeSelector": {"matchExpressions": [{"key": "gpu", "operator": "Near", "values": ["x"]}]}}),
+                "spec.nodeSelector cannot be used",
+            ),
         ];
         for (spec, want) in cases {
-            let error = validate(&object(spec), &Settings::default()).unwrap_err().to_string();
+            let error = validate(&object(&spec), &Settings::default())
+                .unwrap_err()
+                .to_string();
             assert!(error.starts_with(want), "{error}");
         }
-        assert!(validate(&object(json!({})), &Settings::default()).is_ok());
+        assert!(validate(&object(&json!({})), &Settings::default()).is_ok());
     }
 
     #[test]
     fn rights_need_the_spec_and_the_namespace() {
         let all = Settings::default();
-        let none = Settings { repair_namespaces: Some(["x".to_owned()].into()), ..Settings::default() };
-        let repairs = |spec, settings: &Settings| validate(&object(spec), settings).unwrap().repairs;
+        let none = Settings {
+            repair_namespaces: Some(["x".to_owned()].into()),
+            ..Settings::default()
+        };
+        let repairs =
+            |spec, settings: &Settings| validate(&object(&spec), settings).unwrap().repairs;
         assert!(repairs(json!({"autoRepair": true}), &all));
         assert!(!repairs(json!({"autoRepair": true}), &none));
         assert!(!repairs(json!({}), &all) && !repairs(json!({"autoRepair": false}), &all));
@@ -142,9 +166,18 @@ mod tests {
 
     #[test]
     fn names_of_the_input() {
-        assert_eq!(agent_name("gpu-monitor-agent"), "sre-agent-gpu-monitor-agent");
-        assert_eq!(binding_name("gpu-operator", "sre", "observe"), "tessera-sre-agent-gpu-operator.sre-observe");
-        assert_ne!(binding_name("a", "b-c", "observe"), binding_name("a-b", "c", "observe"));
+        assert_eq!(
+            agent_name("gpu-monitor-agent"),
+            "sre-agent-gpu-monitor-agent"
+        );
+        assert_eq!(
+            binding_name("gpu-operator", "sre", "observe"),
+            "tessera-sre-agent-gpu-operator.sre-observe"
+        );
+        assert_ne!(
+            binding_name("a", "b-c", "observe"),
+            binding_name("a-b", "c", "observe")
+        );
     }
 
     proptest! {

@@ -106,14 +106,20 @@ pub(super) fn first_stop(
     if policy.auto_repair && !policy.may_act {
         return Some(Stop::NotPermitted);
     }
-    let other = snapshot.operations.get(name).filter(|operation| !operation.ours && !operation.phase.is_ended());
+    let other = snapshot
+        .operations
+        .get(name)
+        .filter(|operation| !operation.ours && !operation.phase.is_ended());
     if let Some(operation) = other {
         return Some(Stop::HeldBy(operation.holder.clone()));
     }
     if let Some(stop) = of_the_node(view) {
         return Some(stop);
     }
-    if node.booted.is_some_and(|at| now.duration_since(at) < policy.boot_grace) {
+    if node
+        .booted
+        .is_some_and(|at| now.duration_since(at) < policy.boot_grace)
+    {
         return Some(Stop::BootGrace);
     }
     if let Some(why) = &snapshot.blind {
@@ -122,7 +128,11 @@ pub(super) fn first_stop(
     if let Some(why) = &node.telemetry.stale {
         return Some(Stop::StaleInputs(why.clone()));
     }
-    if node.silenced.get(&signature).is_some_and(|until| now < *until) {
+    if node
+        .silenced
+        .get(&signature)
+        .is_some_and(|until| now < *until)
+    {
         return Some(Stop::Override);
     }
     if let Some(open) = &memory.breaker {
@@ -131,7 +141,11 @@ pub(super) fn first_stop(
     if !leaves_enough(name, snapshot, plan) {
         return Some(Stop::MinSchedulable);
     }
-    let starting = policy.may_act && plan.acts.iter().any(|act| matches!(act, Act::Isolate { .. }));
+    let starting = policy.may_act
+        && plan
+            .acts
+            .iter()
+            .any(|act| matches!(act, Act::Isolate { .. }));
     starting.then_some(Stop::Concurrency)
 }
 
@@ -151,16 +165,27 @@ fn of_the_node(view: &NodeView) -> Option<Stop> {
 /// Whether enough nodes stay schedulable without this one, other people's cordons and NotReady nodes counted.
 fn leaves_enough(name: &str, snapshot: &Snapshot, plan: &Plan) -> bool {
     let watched = || snapshot.nodes.iter().filter(|(_, view)| view.selected);
-    let planned = |node: &str| plan.acts.iter().any(|act| matches!(act, Act::Isolate { .. }) && act.node() == node);
+    let planned = |node: &str| {
+        plan.acts
+            .iter()
+            .any(|act| matches!(act, Act::Isolate { .. }) && act.node() == node)
+    };
     let stay = watched().filter(|(other, view)| {
-        other.as_str() != name && !view.unschedulable && view.not_ready_since.is_none() && !planned(other)
+        other.as_str() != name
+            && !view.unschedulable
+            && view.not_ready_since.is_none()
+            && !planned(other)
     });
     stay.count() >= percent(watched().count(), Policy::MIN_SCHEDULABLE_PERCENT)
 }
 
 /// How many nodes of `total` may be held for repair at once: what the breaker allows.
 pub fn most_held(total: usize) -> usize {
-    if total < Policy::SMALL_POOL { Policy::SMALL_POOL_MAX } else { percent(total, Policy::MAX_UNHEALTHY_PERCENT) }
+    if total < Policy::SMALL_POOL {
+        Policy::SMALL_POOL_MAX
+    } else {
+        percent(total, Policy::MAX_UNHEALTHY_PERCENT)
+    }
 }
 
 /// How many nodes of `total` may be out of service at once, whoever took them out.

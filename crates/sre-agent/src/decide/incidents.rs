@@ -8,7 +8,12 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Opens incidents for signals that are up. Closing is the report's, which tells people of it.
-pub(super) fn open(view: &NodeView, operation: Option<&OperationView>, node: &mut NodeMemory, now: Timestamp) {
+pub(super) fn open(
+    view: &NodeView,
+    operation: Option<&OperationView>,
+    node: &mut NodeMemory,
+    now: Timestamp,
+) {
     for (signature, (since, gpus)) in present(operation, node, now) {
         let opened = node.opened.entry(signature).or_insert_with(|| Opened {
             id: incident_id(&view.uid, signature, since),
@@ -31,7 +36,9 @@ pub fn present(
         if track.class(*signature) < Class::Watch {
             continue;
         }
-        let (since, gpus) = up.entry(*signature).or_insert_with(|| (track.first, BTreeSet::new()));
+        let (since, gpus) = up
+            .entry(*signature)
+            .or_insert_with(|| (track.first, BTreeSet::new()));
         *since = (*since).min(track.first);
         if !gpu.is_empty() {
             gpus.insert(gpu.clone());
@@ -41,7 +48,8 @@ pub fn present(
     if let Some(held) = operation.filter(|operation| operation.is_our_work())
         && let Ok(signature) = held.target.parse::<Signature>()
     {
-        up.entry(signature).or_insert_with(|| (held.since.unwrap_or(now), BTreeSet::new()));
+        up.entry(signature)
+            .or_insert_with(|| (held.since.unwrap_or(now), BTreeSet::new()));
     }
     up
 }
@@ -50,6 +58,8 @@ pub fn present(
 /// first sight, 16 hexadecimal digits.
 pub fn incident_id(node_uid: &str, signature: Signature, since: Timestamp) -> String {
     let text = format!("{node_uid}/{signature}/{}", since.as_second());
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     format!("{hash:016x}")
 }

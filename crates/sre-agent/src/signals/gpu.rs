@@ -24,7 +24,10 @@ pub(super) fn update(
     let before = memory.gpus.get(uuid).cloned();
     let fresh = fresh_xids(gpu, before.as_ref());
     let first_sight = before.as_ref().is_none_or(|known| known.xid.is_none());
-    for (number, pinned) in fresh.iter().filter(|(number, _)| xid::rule(**number).class != Class::Ignore) {
+    for (number, pinned) in fresh
+        .iter()
+        .filter(|(number, _)| xid::rule(**number).class != Class::Ignore)
+    {
         let track = track(memory, Signature::Xid(*number), uuid, now);
         track.occurred(now);
         track.pinned |= pinned;
@@ -33,7 +36,9 @@ pub(super) fn update(
     }
     // The gauge was up before we looked: nobody knows since when.
     if let (true, Some(number)) = (first_sight, gpu.xid.filter(|number| *number != 0)) {
-        let known = memory.tracks.contains_key(&(Signature::Xid(number), uuid.to_owned()));
+        let known = memory
+            .tracks
+            .contains_key(&(Signature::Xid(number), uuid.to_owned()));
         if !known && xid::rule(number).class != Class::Ignore {
             track(memory, Signature::Xid(number), uuid, now).doubtful = true;
         }
@@ -53,13 +58,19 @@ fn fresh_xids(gpu: &Gpu, before: Option<&GpuMemory>) -> BTreeMap<u32, bool> {
     let mut fresh = BTreeMap::new();
     for (number, count) in &gpu.xid_counts {
         // A count is of the last minutes, so at first sight it is recent too.
-        let old = before.and_then(|known| known.counts.get(number)).copied().unwrap_or(0.0);
+        let old = before
+            .and_then(|known| known.counts.get(number))
+            .copied()
+            .unwrap_or(0.0);
         if *count > old {
             fresh.insert(*number, false);
         }
     }
     let Some(before) = before else { return fresh };
-    if let Some(number) = gpu.xid.filter(|number| *number != 0 && before.xid != Some(*number)) {
+    if let Some(number) = gpu
+        .xid
+        .filter(|number| *number != 0 && before.xid != Some(*number))
+    {
         // Not told before is as unknown as not seen before.
         if before.xid.is_some() {
             fresh.insert(number, false);
@@ -73,9 +84,17 @@ fn fresh_xids(gpu: &Gpu, before: Option<&GpuMemory>) -> BTreeMap<u32, bool> {
     fresh
 }
 
-fn track<'a>(memory: &'a mut NodeMemory, signature: Signature, uuid: &str, now: Timestamp) -> &'a mut Track {
+fn track<'a>(
+    memory: &'a mut NodeMemory,
+    signature: Signature,
+    uuid: &str,
+    now: Timestamp,
+) -> &'a mut Track {
     let key = (signature, uuid.to_owned());
-    memory.tracks.entry(key).or_insert_with(|| Track { first: now, ..Track::default() })
+    memory.tracks.entry(key).or_insert_with(|| Track {
+        first: now,
+        ..Track::default()
+    })
 }
 
 /// Ends, keeps or confirms the XIDs that are up on this GPU.
@@ -92,7 +111,9 @@ fn settle_xids(
         || gpu.remap_failed == Some(true)
         || matches!((view.allocatable, view.capacity), (Some(can), Some(has)) if can < has);
     memory.tracks.retain(|(signature, on), track| {
-        let Signature::Xid(number) = signature else { return true };
+        let Signature::Xid(number) = signature else {
+            return true;
+        };
         if on != uuid {
             return true;
         }
@@ -115,9 +136,10 @@ fn settle_xids(
 
 fn levels(uuid: &str, gpu: &Gpu, memory: &mut NodeMemory, now: Timestamp) {
     let key = |signature| (signature, uuid.to_owned());
-    for (signature, value) in
-        [(Signature::RowRemapFailed, gpu.remap_failed), (Signature::RowRemapPending, gpu.remap_pending)]
-    {
+    for (signature, value) in [
+        (Signature::RowRemapFailed, gpu.remap_failed),
+        (Signature::RowRemapPending, gpu.remap_pending),
+    ] {
         if let Some(up) = value {
             level(memory, key(signature), up, now);
         }
@@ -137,8 +159,14 @@ fn levels(uuid: &str, gpu: &Gpu, memory: &mut NodeMemory, now: Timestamp) {
 fn temperature(uuid: &str, gpu: &Gpu, memory: &mut NodeMemory, now: Timestamp) {
     let key = (Signature::Temperature, uuid.to_owned());
     let known = memory.gpus.entry(uuid.to_owned()).or_default();
-    let slack = if known.hot_since.is_some() { Policy::HYSTERESIS } else { 0.0 };
-    let limit = gpu.slowdown.map_or(Policy::HOT, |slowdown| slowdown - Policy::SLOWDOWN_MARGIN);
+    let slack = if known.hot_since.is_some() {
+        Policy::HYSTERESIS
+    } else {
+        0.0
+    };
+    let limit = gpu
+        .slowdown
+        .map_or(Policy::HOT, |slowdown| slowdown - Policy::SLOWDOWN_MARGIN);
     let by_limit = gpu.temperature.map(|degrees| degrees >= limit - slack);
     let by_margin = gpu.margin.map(|margin| margin <= Policy::MARGIN + slack);
     if by_limit.is_none() && by_margin.is_none() {
@@ -165,8 +193,20 @@ fn report(
 ) {
     for number in fresh.keys() {
         let signature = Signature::Xid(*number);
-        let class = memory.tracks.get(&(signature, uuid.to_owned())).map_or(Class::Ignore, |t| t.class(signature));
-        let pods = gpu.pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
-        occurred.push(Occurrence { signature, class, gpu: uuid.to_owned(), pods });
+        let class = memory
+            .tracks
+            .get(&(signature, uuid.to_owned()))
+            .map_or(Class::Ignore, |t| t.class(signature));
+        let pods = gpu
+            .pods
+            .iter()
+            .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+            .collect();
+        occurred.push(Occurrence {
+            signature,
+            class,
+            gpu: uuid.to_owned(),
+            pods,
+        });
     }
 }

@@ -16,7 +16,9 @@ pub(super) fn usable<'a>(
     let since = memory.telemetry.last_good.unwrap_or(memory.watched_since);
     let late = now.duration_since(since) >= policy.stale_after();
     let (malformed, cause) = match telemetry {
-        Some(Telemetry::Good(sample)) if sample.is_empty() => (true, "the exporter names no GPU".to_owned()),
+        Some(Telemetry::Good(sample)) if sample.is_empty() => {
+            (true, "the exporter names no GPU".to_owned())
+        }
         Some(Telemetry::Good(sample)) => {
             memory.telemetry.malformed = 0;
             if is_frozen(sample, memory, now) {
@@ -34,8 +36,15 @@ pub(super) fn usable<'a>(
         None => (false, "no exporter pod runs on the node".to_owned()),
     };
     memory.telemetry.last_cause = Some(cause.clone());
-    memory.telemetry.malformed = if malformed { memory.telemetry.malformed.saturating_add(1) } else { 0 };
-    if late || memory.telemetry.stale.is_some() || memory.telemetry.malformed >= Policy::MALFORMED_AFTER {
+    memory.telemetry.malformed = if malformed {
+        memory.telemetry.malformed.saturating_add(1)
+    } else {
+        0
+    };
+    if late
+        || memory.telemetry.stale.is_some()
+        || memory.telemetry.malformed >= Policy::MALFORMED_AFTER
+    {
         memory.telemetry.stale = Some(cause);
     }
     None
@@ -53,7 +62,11 @@ fn is_frozen(sample: &Sample, memory: &mut NodeMemory, now: Timestamp) -> bool {
             frozen.samples >= 3 && now.duration_since(frozen.since) >= Policy::FROZEN_AFTER
         }
         other => {
-            *other = Some(Frozen { energies, since: now, samples: 1 });
+            *other = Some(Frozen {
+                energies,
+                since: now,
+                samples: 1,
+            });
             false
         }
     }

@@ -2,9 +2,10 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy};
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, NodeAffinity,
-    NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec,
-    PreferredSchedulingTerm, Probe, ResourceRequirements, SeccompProfile, SecurityContext,
+    Affinity, Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+    NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector,
+    PodSecurityContext, PodSpec, PodTemplateSpec, PreferredSchedulingTerm, Probe,
+    ResourceRequirements, SeccompProfile, SecurityContext,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -31,17 +32,32 @@ pub fn deployment(agent: &Validated, settings: &Settings) -> Deployment {
     let mut metadata = meta(agent, Some(&agent.namespace), &agent.agent);
     metadata.name = Some(agent.agent.clone());
     let mut pod_labels = labels(agent);
-    pod_labels.extend([(label::MANAGED_BY, NAME), (label::PART_OF, label::PART_OF_TESSERA)].map(owned));
+    pod_labels.extend(
+        [
+            (label::MANAGED_BY, NAME),
+            (label::PART_OF, label::PART_OF_TESSERA),
+        ]
+        .map(owned),
+    );
     let sreagent = format!("{}/{}", agent.namespace, agent.name);
-    let pod_annotations =
-        [(SREAGENT, sreagent.as_str()), ("kubectl.kubernetes.io/default-container", APP)].map(owned);
+    let pod_annotations = [
+        (SREAGENT, sreagent.as_str()),
+        ("kubectl.kubernetes.io/default-container", APP),
+    ]
+    .map(owned);
     Deployment {
         metadata,
         spec: Some(DeploymentSpec {
             replicas: Some(1),
             revision_history_limit: Some(2),
-            strategy: Some(DeploymentStrategy { type_: Some("Recreate".to_owned()), rolling_update: None }),
-            selector: LabelSelector { match_labels: Some(selector), match_expressions: None },
+            strategy: Some(DeploymentStrategy {
+                type_: Some("Recreate".to_owned()),
+                rolling_update: None,
+            }),
+            selector: LabelSelector {
+                match_labels: Some(selector),
+                match_expressions: None,
+            },
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(pod_labels),
@@ -67,7 +83,10 @@ fn pod(agent: &Validated, settings: &Settings) -> PodSpec {
             run_as_non_root: Some(true),
             run_as_user: Some(USER),
             run_as_group: Some(USER),
-            seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
             ..PodSecurityContext::default()
         }),
         affinity: Some(away_from_gpus()),
@@ -91,10 +110,12 @@ fn away_from_gpus() -> Affinity {
     };
     Affinity {
         node_affinity: Some(NodeAffinity {
-            preferred_during_scheduling_ignored_during_execution: Some(vec![PreferredSchedulingTerm {
-                weight: 100,
-                preference: term,
-            }]),
+            preferred_during_scheduling_ignored_during_execution: Some(vec![
+                PreferredSchedulingTerm {
+                    weight: 100,
+                    preference: term,
+                },
+            ]),
             ..NodeAffinity::default()
         }),
         ..Affinity::default()
@@ -125,14 +146,20 @@ fn container(agent: &Validated, settings: &Settings) -> Container {
         image_pull_policy: Some("IfNotPresent".to_owned()),
         args: Some(args),
         env: Some(env.into_iter().map(field_env).collect()),
-        ports: Some(vec![port("metrics", METRICS_PORT), port("health", HEALTH_PORT)]),
+        ports: Some(vec![
+            port("metrics", METRICS_PORT),
+            port("health", HEALTH_PORT),
+        ]),
         liveness_probe: Some(probe("/healthz", 15)),
         readiness_probe: Some(probe("/readyz", 5)),
         resources: Some(agent.resources.clone()),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
             read_only_root_filesystem: Some(true),
-            capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+            capabilities: Some(Capabilities {
+                drop: Some(vec!["ALL".to_owned()]),
+                add: None,
+            }),
             ..SecurityContext::default()
         }),
         ..Container::default()
@@ -140,11 +167,17 @@ fn container(agent: &Validated, settings: &Settings) -> Container {
 }
 
 fn field_env((name, path): (&str, &str)) -> EnvVar {
-    let field = ObjectFieldSelector { api_version: Some("v1".to_owned()), field_path: path.to_owned() };
+    let field = ObjectFieldSelector {
+        api_version: Some("v1".to_owned()),
+        field_path: path.to_owned(),
+    };
     EnvVar {
         name: name.to_owned(),
         value: None,
-        value_from: Some(EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() }),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(field),
+            ..EnvVarSource::default()
+        }),
     }
 }
 
@@ -177,7 +210,11 @@ fn probe(path: &str, period: i32) -> Probe {
 pub fn resources(asked: Option<Resources>) -> ResourceRequirements {
     let quantity = |text: &str| Quantity(text.to_owned());
     match asked {
-        Some(asked) => ResourceRequirements { limits: asked.limits, requests: asked.requests, claims: None },
+        Some(asked) => ResourceRequirements {
+            limits: asked.limits,
+            requests: asked.requests,
+            claims: None,
+        },
         None => ResourceRequirements {
             limits: Some(BTreeMap::from([("memory".to_owned(), quantity("256Mi"))])),
             requests: Some(BTreeMap::from([

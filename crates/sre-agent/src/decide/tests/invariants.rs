@@ -1,6 +1,8 @@
 //! What must hold on any timeline.
 
+use super::world::World;
 use super::*;
+use crate::snapshot::Telemetry;
 use crate::xid;
 use proptest::prelude::*;
 
@@ -23,7 +25,9 @@ enum Event {
 }
 
 fn event(nodes: usize) -> impl Strategy<Value = Event> {
-    let xids = proptest::sample::select(vec![0_u32, 13, 31, 45, 48, 63, 64, 79, 94, 109, 119, 154, 500]);
+    let xids = proptest::sample::select(vec![
+        0_u32, 13, 31, 45, 48, 63, 64, 79, 94, 109, 119, 154, 500,
+    ]);
     prop_oneof![
         4 => (0..nodes, xids.clone()).prop_map(|(node, xid)| Event::Xid(node, xid)),
         1 => (0..nodes, xids).prop_map(|(node, xid)| Event::Count(node, xid)),
@@ -43,10 +47,17 @@ fn event(nodes: usize) -> impl Strategy<Value = Event> {
 }
 
 fn play(world: &mut World, event: &Event) {
-    let healthy = |node: usize| World::new(node + 1).snapshot.telemetry[&format!("n{node}")].clone();
+    let healthy =
+        |node: usize| World::new(node + 1).snapshot.telemetry[&format!("n{node}")].clone();
     let good = |world: &mut World, node: usize| {
-        if !matches!(world.snapshot.telemetry.get(&format!("n{node}")), Some(Telemetry::Good(_))) {
-            world.snapshot.telemetry.insert(format!("n{node}"), healthy(node));
+        if !matches!(
+            world.snapshot.telemetry.get(&format!("n{node}")),
+            Some(Telemetry::Good(_))
+        ) {
+            world
+                .snapshot
+                .telemetry
+                .insert(format!("n{node}"), healthy(node));
         }
     };
     match event {
@@ -68,19 +79,32 @@ fn play(world: &mut World, event: &Event) {
         }
         Event::Silent(node) => drop(world.snapshot.telemetry.remove(&format!("n{node}"))),
         Event::Garbage(node) => {
-            world.snapshot.telemetry.insert(format!("n{node}"), Telemetry::Malformed("garbage".into()));
+            world
+                .snapshot
+                .telemetry
+                .insert(format!("n{node}"), Telemetry::Malformed("garbage".into()));
         }
         Event::Back(node) => {
-            world.snapshot.telemetry.insert(format!("n{node}"), healthy(*node));
+            world
+                .snapshot
+                .telemetry
+                .insert(format!("n{node}"), healthy(*node));
         }
         Event::Reboot(node) => {
             world.node(*node).boot_id.push('x');
-            world.snapshot.telemetry.insert(format!("n{node}"), healthy(*node));
+            world
+                .snapshot
+                .telemetry
+                .insert(format!("n{node}"), healthy(*node));
         }
         Event::Cordon(node, on) => world.node(*node).unschedulable = *on,
         Event::NotReady(node, on) => world.node(*node).not_ready_since = on.then_some(world.now),
         Event::Restart => {
-            let last = world.reports.last().map(|report| report.status.clone()).unwrap_or_default();
+            let last = world
+                .reports
+                .last()
+                .map(|report| report.status.clone())
+                .unwrap_or_default();
             world.memory = Memory::default();
             report::restore(&last, &world.snapshot, &mut world.memory, world.now);
         }
@@ -95,34 +119,69 @@ fn judge(world: &World, before: &Snapshot, plan: &Plan) -> Result<(), TestCaseEr
     if !world.policy.may_act {
         prop_assert!(plan.acts.is_empty(), "acts without the right to act");
     }
-    let new: Vec<&Act> = plan.acts.iter().filter(|act| {
-        matches!(act, Act::Isolate { .. }) && !before.operations.get(act.node()).is_some_and(OperationView::is_our_work)
-    }).collect();
+    let new: Vec<&Act> = plan
+        .acts
+        .iter()
+        .filter(|act| {
+            matches!(act, Act::Isolate { .. })
+                && !before
+                    .operations
+                    .get(act.node())
+                    .is_some_and(OperationView::is_our_work)
+        })
+        .collect();
     prop_assert!(new.len() <= 1);
     for act in &plan.acts {
         let held = before.operations.get(act.node());
         match act {
-            Act::Isolate { node, signature, class } => {
+            Act::Isolate {
+                node,
+                signature,
+                class,
+            } => {
                 prop_assert!(class.is_fatal());
                 if let Signature::Xid(number) = signature {
-                    prop_assert!(xid::rule(*number).class != Class::App && xid::rule(*number).class != Class::Ignore);
+                    prop_assert!(
+                        xid::rule(*number).class != Class::App
+                            && xid::rule(*number).class != Class::Ignore
+                    );
                 }
                 prop_assert!(!world.policy.suspended);
                 prop_assert!(!before.nodes[node].unschedulable, "a foreign cordon");
                 prop_assert!(world.memory.breaker.is_none());
                 let telemetry = before.telemetry.get(node);
-                prop_assert!(telemetry.is_some() || world.memory.nodes[node].telemetry.stale.is_none());
+                prop_assert!(
+                    telemetry.is_some() || world.memory.nodes[node].telemetry.stale.is_none()
+                );
             }
             Act::Move { .. } => prop_assert!(held.is_some_and(OperationView::is_our_work)),
-            Act::Release { .. } => prop_assert!(held.is_some_and(OperationView::is_our_work), "only what we isolated"),
-            Act::Expire { .. } => prop_assert!(held.is_some_and(|held| held.ours && held.phase.is_ended())),
+            Act::Release { .. } => prop_assert!(
+                held.is_some_and(OperationView::is_our_work),
+                "only what we isolated"
+            ),
+            Act::Expire { .. } => {
+                prop_assert!(held.is_some_and(|held| held.ours && held.phase.is_ended()));
+            }
         }
     }
     let total = before.nodes.len();
-    let cordoned = world.snapshot.nodes.values().filter(|view| view.unschedulable || view.not_ready_since.is_some()).count();
+    let cordoned = world
+        .snapshot
+        .nodes
+        .values()
+        .filter(|view| view.unschedulable || view.not_ready_since.is_some())
+        .count();
     if !new.is_empty() {
-        prop_assert!(total - cordoned >= (total * Policy::MIN_SCHEDULABLE_PERCENT).div_ceil(100), "too few stay");
-        let held = world.snapshot.operations.values().filter(|operation| operation.is_our_work()).count();
+        prop_assert!(
+            total - cordoned >= (total * Policy::MIN_SCHEDULABLE_PERCENT).div_ceil(100),
+            "too few stay"
+        );
+        let held = world
+            .snapshot
+            .operations
+            .values()
+            .filter(|operation| operation.is_our_work())
+            .count();
         prop_assert!(held <= most_held(total), "{held} of {total} are held");
     }
     Ok(())
