@@ -29,6 +29,13 @@ pub(crate) const COMPONENTS: [&str; 4] = [
     "sreagent-controller",
 ];
 
+/// Those that run operands.
+pub(crate) const GPU_COMPONENTS: [&str; 3] = [
+    "driver-controller",
+    "device-plugin-controller",
+    "dcgm-monitor-controller",
+];
+
 /// Directories in which every file is generated, so that one too many is an error.
 const OWN_DIRECTORIES: [&str; 2] = ["charts/gpu-operator/charts/crds/crds", "deploy"];
 

@@ -1,8 +1,10 @@
 //! References: every value of every chart, every flag of every process.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Context as _;
+use clap::CommandFactory as _;
 
 use super::{COMPONENTS, Outputs, chart};
 
@@ -10,7 +12,93 @@ use super::{COMPONENTS, Outputs, chart};
 pub(super) fn all(root: &Path) -> anyhow::Result<Outputs> {
     let mut outputs = Outputs::new();
     outputs.insert("docs/reference/values.md".into(), values(root)?);
+    outputs.insert("docs/reference/flags.md".into(), flags());
     Ok(outputs)
+}
+
+const FLAGS_HEAD: &str = "<!-- Written by `cargo xtask generate` from the programs' own definitions; do not edit. -->
+
+# Flags of the processes
+
+Every flag is also an environment variable. Durations are written as `10m`, `30s`, `1h30m`, or a number of seconds.
+";
+
+/// A table a process. What all of them have comes first and once.
+fn flags() -> String {
+    let programs = [
+        tessera_driver_controller::args::Args::command(),
+        tessera_device_plugin_controller::args::Args::command(),
+        tessera_dcgm_monitor_controller::args::Args::command(),
+        tessera_sreagent_controller::args::Args::command(),
+        tessera_sre_agent::args::Args::command(),
+    ];
+    let shared: BTreeSet<String> = Shared::command()
+        .get_arguments()
+        .map(|arg| arg.get_id().to_string())
+        .collect();
+    let mut text = FLAGS_HEAD.to_owned();
+    text.push_str("\n## All processes\n\n");
+    text.push_str(&flag_table(&Shared::command(), &BTreeSet::new()));
+    for program in programs {
+        let about = program
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        text.push_str(&format!(
+            "\n## {}\n\n{}.\n",
+            program.get_name(),
+            about.trim_end_matches('.')
+        ));
+        let table = flag_table(&program, &shared);
+        if !table.is_empty() {
+            text.push_str(&format!("\n{table}"));
+        }
+    }
+    text
+}
+
+/// The flags that all processes have, alone.
+#[derive(clap::Parser)]
+struct Shared {
+    #[command(flatten)]
+    runtime: tessera_runtime::args::RuntimeArgs,
+}
+
+/// Empty when there is no flag but those in `without`.
+fn flag_table(program: &clap::Command, without: &BTreeSet<String>) -> String {
+    let shown = |arg: &&clap::Arg| {
+        !arg.is_hide_set() && !without.contains(arg.get_id().as_str()) && arg.get_long().is_some()
+    };
+    let row = |arg: &clap::Arg| {
+        let env = arg
+            .get_env()
+            .map(|name| format!("`{}`", name.to_string_lossy()))
+            .unwrap_or_default();
+        // The identity's default is the machine's name.
+        let fixed = arg.get_id() != "pod_name";
+        let defaults: Vec<_> = arg
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy())
+            .collect();
+        let default = if fixed {
+            code(&defaults.join(","))
+        } else {
+            "host name and process id".to_owned()
+        };
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        format!(
+            "| `--{}` | {env} | {default} | {} |\n",
+            arg.get_long().unwrap_or_default(),
+            help.replace('|', "\\|")
+        )
+    };
+    let rows: String = program.get_arguments().filter(shown).map(row).collect();
+    if rows.is_empty() {
+        rows
+    } else {
+        format!("| flag | environment | default | meaning |\n|---|---|---|---|\n{rows}")
+    }
 }
 
 const VALUES_HEAD: &str = "<!-- Written by `cargo xtask generate` from charts/*/values.yaml; do not edit. -->
@@ -39,7 +127,7 @@ fn values(root: &Path) -> anyhow::Result<String> {
         (
             COMPONENTS[3],
             chart(COMPONENTS[3]),
-            "As the other controllers, and `agentImage`.",
+            "As the other controllers, and:",
         ),
         ("crds", chart("crds"), "The definitions."),
     ];
@@ -47,7 +135,11 @@ fn values(root: &Path) -> anyhow::Result<String> {
         let path = root.join(directory).join("values.yaml");
         let yaml = std::fs::read_to_string(&path)
             .with_context(|| format!("{} cannot be read", path.display()))?;
-        let wanted = |value: &Value| name != COMPONENTS[3] || value.path.starts_with("agentImage");
+        let wanted = |value: &Value| {
+            name != COMPONENTS[3]
+                || value.path.starts_with("agentImage")
+                || value.path.starts_with("repairNamespaces")
+        };
         text.push_str(&format!(
             "\n## {name}\n\n{what}\n\n| value | default | meaning |\n|---|---|---|\n"
         ));

@@ -45,9 +45,17 @@ pub(super) fn all() -> anyhow::Result<Outputs> {
         chart("sreagent-controller").join("files/agent-roles.yaml"),
         yaml(&agent_roles)?,
     );
-    for (name, images) in operand_images() {
-        outputs.insert(chart(name).join("files/images.yaml"), yaml(&images)?);
+    for name in super::GPU_COMPONENTS {
+        outputs.insert(
+            chart(name).join("files/images.yaml"),
+            yaml(&operand_images())?,
+        );
     }
+    let roles: BTreeMap<_, _> = tessera_sre_agent::rbac::roles().into_iter().collect();
+    outputs.insert(
+        chart("sreagent-controller").join("files/agent-roles.yaml"),
+        yaml(&roles)?,
+    );
     Ok(outputs)
 }
 
@@ -76,20 +84,13 @@ fn rights(rights: &Rights) -> anyhow::Result<String> {
     yaml(&json!({"cluster": rights.cluster, "namespaced": rights.namespaced}))
 }
 
-/// Per GPU controller, the environment names and default images of all operands. Not only of those that it runs: each resolves the
-/// whole policy, and the status shows one hash and one list of images, in which all controllers must agree.
-fn operand_images() -> [(&'static str, BTreeMap<&'static str, &'static str>); 3] {
-    let images = || {
-        ImageKind::ALL
-            .into_iter()
-            .map(|kind| (kind.env_name(), kind.builtin()))
-            .collect()
-    };
-    [
-        ("driver-controller", images()),
-        ("device-plugin-controller", images()),
-        ("dcgm-monitor-controller", images()),
-    ]
+/// The default image of every operand by its environment variable. All GPU controllers get all of them: each resolves the whole
+/// policy, and they must come to the same result.
+fn operand_images() -> BTreeMap<&'static str, &'static str> {
+    ImageKind::ALL
+        .into_iter()
+        .map(|kind| (kind.env_name(), kind.builtin()))
+        .collect()
 }
 
 fn yaml(value: &impl serde::Serialize) -> anyhow::Result<String> {

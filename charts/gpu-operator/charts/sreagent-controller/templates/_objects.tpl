@@ -1,12 +1,16 @@
 {{/* All objects of this component; the umbrella chart renders it with its own values merged in. */}}
 {{- define "sreagent-controller.objects" -}}
 {{- $agent := include "tessera.image" (dict "scope" . "name" "sre-agent" "image" .Values.agentImage) -}}
-{{ include "tessera.controller" (dict "scope" . "name" "sreagent-controller" "env" (list (dict "name" "SRE_AGENT_IMAGE" "value" $agent))) }}
+{{- $env := list (dict "name" "SRE_AGENT_IMAGE" "value" $agent) -}}
+{{- with .Values.repairNamespaces }}
+{{- $env = append $env (dict "name" "REPAIR_NAMESPACES" "value" (join "," .)) }}
+{{- end -}}
+{{ include "tessera.controller" (dict "scope" . "name" "sreagent-controller" "env" $env) }}
 {{- include "sreagent-controller.agentRoles" . }}
 {{- end }}
 
 {{/*
-The two roles that an agent can have. The controller may bind these two and no others, and binds `repair` only where
+The roles that an agent can have. The controller may bind these and no others, and binds `repair` only where
 `autoRepair` is set: without it, a repair is refused by the API server and not only by the agent's code.
 */}}
 {{- define "sreagent-controller.agentRoles" -}}
