@@ -50,8 +50,8 @@ use tessera_api::nodeoperation::{
 };
 use tokio::sync::Mutex;
 
-/// Shortest and longest time after which a withdrawn operation is tried again; random, so that racers part.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Shortest and longest time, in seconds, after which a withdrawn operation is tried again; random, so that racers part.
+const RETRY: (f64, f64) = (1.0, 5.0);
 
 /// Watches all NodeOperations. `on_change` should wake who waits for room and who works on the node.
 pub fn watch_operations(
@@ -212,16 +212,16 @@ impl Operations {
         }
         let known: Vec<Operation> = self.store.values().iter().map(|op| Operation::clone(op)).collect();
         let resumed = current.as_ref().is_some_and(|operation| !operation.is_ended());
-        if let (Admission::Withdraw { reason, message }, false) = (self.judge(intent, &known, intent.nodes), resumed) {
+        if let (Admission::Withdraw { reason, message }, false) = (Self::judge(intent, &known, intent.nodes), resumed) {
             return Ok(Begun::NoRoom { reason, message });
         }
         let mine = self.claim(term, intent, current).await?;
         let operations = self.list().await?;
         let nodes = self.cordoned(intent.nodes).await?;
-        self.settle(term, intent, &mine, self.judge(intent, &operations, &nodes)).await
+        self.settle(term, intent, &mine, Self::judge(intent, &operations, &nodes)).await
     }
 
-    fn judge(&self, intent: &Intent<'_>, operations: &[Operation], nodes: &BTreeMap<String, NodeState>) -> Admission {
+    fn judge(intent: &Intent<'_>, operations: &[Operation], nodes: &BTreeMap<String, NodeState>) -> Admission {
         admit(intent.budget, intent.kind, intent.node, operations, nodes)
     }
 
@@ -276,7 +276,7 @@ impl Operations {
                 Ok(Begun::Active(operation))
             }
             Admission::Withdraw { reason, message } => {
-                let retry = RETRY.0 + (RETRY.1 - RETRY.0).mul_f64(crate::backoff::jitter());
+                let retry = Duration::from_secs_f64(RETRY.0 + (RETRY.1 - RETRY.0) * crate::backoff::jitter());
                 let progress = Progress::to(OperationPhase::Withdrawn, reason, message.clone())
                     .leading_to(intent.target.clone())
                     .undoing(Vec::new())

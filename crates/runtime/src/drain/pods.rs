@@ -11,6 +11,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A pod of any namespace, cut to what decides about its eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each read by one rule")]
 pub struct PodView {
     /// Namespace.
     pub namespace: String,

@@ -188,8 +188,8 @@ pub fn next_status(old: &NodeOperationStatus, progress: &Progress, now: Timestam
         reason: Some(progress.reason),
         message: Some(progress.message.clone()),
         target: progress.target.clone().or_else(|| old.target.clone()),
-        started: old.started.clone().or_else(|| Some(Time(now))),
-        since: if same_phase { old.since.clone() } else { None }.or(Some(Time(now))),
+        started: old.started.clone().or(Some(Time(now))),
+        since: old.since.clone().filter(|_| same_phase).or(Some(Time(now))),
         deadline: progress.deadline.map(|at| Time(whole_second(at))),
         attempts: old.attempts,
         blockers,
@@ -209,7 +209,7 @@ pub fn first_status(
 ) -> NodeOperationStatus {
     let again = old.operation == Some(kind) && old.holder.as_deref() == Some(holder) && old.target == progress.target;
     // A withdrawn try never acted, so it was no attempt.
-    let tried = if old.phase == Some(OperationPhase::Withdrawn) { 0 } else { 1 };
+    let tried = i32::from(old.phase != Some(OperationPhase::Withdrawn));
     let attempts = if again { old.attempts.unwrap_or(1).saturating_add(tried) } else { 1 };
     let blank = NodeOperationStatus {
         operation: Some(kind),
