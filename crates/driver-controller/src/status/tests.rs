@@ -154,6 +154,17 @@ fn a_failing_check_is_named() {
 }
 
 #[test]
+fn a_pod_on_its_way_is_rolling_out_and_one_that_came_back_is_not() {
+    let mut scene = Scene::new(defaults(), vec![node("a")]);
+    scene.ready = 0;
+    scene.pods = vec![trouble(DRIVER, "a", TroubleKind::NotReady, "container nvidia-driver-ctr runs but is not ready")];
+    assert_eq!(scene.said()[0].1, Reason::RollingOut);
+    assert!(scene.said()[0].2.ends_with("on a: container nvidia-driver-ctr runs but is not ready"), "{:?}", scene.said()[0]);
+    scene.pods[0].restarts = 2;
+    assert_eq!(scene.said()[0].1, Reason::PodsNotReady);
+}
+
+#[test]
 fn a_taint_is_told_once_and_by_name() {
     let mut tainted = node("b");
     tainted.taints = vec![Taint { key: "team".to_owned(), value: Some("x".to_owned()), effect: "NoSchedule".to_owned(), time_added: None }];
