@@ -186,7 +186,7 @@ impl Inner {
             return false;
         }
         self.expected.count(old.unwrap_or_default(), |counter| {
-            *counter = counter.saturating_sub(1)
+            *counter = counter.saturating_sub(1);
         });
         self.expected.count(roles, |counter| *counter += 1);
         self.show(node);
@@ -205,9 +205,10 @@ impl Inner {
             .map(|verdict| verdict.said.clone())
             .unwrap_or_default();
         for (topic, text) in said {
-            let (topic, text) = match topic {
-                Topic::MigPending if is_overdue => (Topic::MigFailed, overdue_text(&text)),
-                other => (other, text),
+            let (topic, text) = if is_overdue && topic == Topic::MigPending {
+                (Topic::MigFailed, overdue_text(&text))
+            } else {
+                (topic, text)
             };
             self.groups
                 .entry(topic)

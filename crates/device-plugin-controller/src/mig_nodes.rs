@@ -132,11 +132,11 @@ async fn tell(context: &Context, node: &NodeFacts, stage: Stage) {
         ..ObjectReference::default()
     };
     let minutes = stage.limit().as_secs() / 60;
-    let note = format!(
+    let message = format!(
         "the MIG manager left operands paused for more than {minutes} minutes; they were given back to the node"
     );
     context
         .events
-        .warning(&about, "MigChangeOverdue", "RestoreLabels", &note)
+        .warning(&about, "MigChangeOverdue", "RestoreLabels", &message)
         .await;
 }

@@ -93,6 +93,7 @@ pub struct Asked {
 
 /// Which operands a node is to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // four independent yes-or-no questions
 pub struct Roles {
     /// The device plugin.
     pub plugin: bool,
