@@ -3,12 +3,23 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+/// How many notes are remembered, so that their repeats are counted.
+const NOTES: usize = 128;
+
 /// Publishes events as one reporter, repeats counted by the library.
+///
+/// The library counts an event as a repeat whatever its note says and keeps the first note. Ours differ in nothing but
+/// the note (another fault of the same node), so each note has a recorder of its own.
 #[derive(Clone)]
 pub struct Events {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
+    recorders: Arc<Mutex<BTreeMap<String, Recorder>>>,
     limit: Duration,
 }
 
@@ -16,7 +27,16 @@ impl Events {
     /// As controller `controller`, pod `instance`.
     pub fn new(client: Client, controller: &str, instance: &str, limit: Duration) -> Self {
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
-        Self { recorder: Recorder::new(client, reporter), limit }
+        Self { client, reporter, recorders: Arc::default(), limit }
+    }
+
+    fn recorder(&self, note: &str) -> Recorder {
+        let mut recorders = self.recorders.lock();
+        if recorders.len() >= NOTES && !recorders.contains_key(note) {
+            recorders.clear();
+        }
+        let new = || Recorder::new(self.client.clone(), self.reporter.clone());
+        recorders.entry(note.to_owned()).or_insert_with(new).clone()
     }
 
     /// Something went as it should.
@@ -38,7 +58,7 @@ impl Events {
             action: action.to_owned(),
             secondary: None,
         };
-        let sent = crate::clients::within(self.limit, self.recorder.publish(&event, about)).await;
+        let sent = crate::clients::within(self.limit, self.recorder(note).publish(&event, about)).await;
         if let Err(error) = sent {
             tracing::debug!(error = %crate::error::sentence(&error), reason, "event lost");
         }
