@@ -159,7 +159,9 @@ fn reason(kind: TroubleKind) -> Reason {
         TroubleKind::ImagePull => Reason::ImagePullFailed,
         TroubleKind::Crash => Reason::CrashLooping,
         TroubleKind::Unschedulable => Reason::Unschedulable,
-        TroubleKind::Config | TroubleKind::Rejected | TroubleKind::NotReady => Reason::PodsNotReady,
+        TroubleKind::Config => Reason::ContainerConfigError,
+        TroubleKind::Rejected => Reason::PodRejected,
+        TroubleKind::NotReady => Reason::PodsNotReady,
         TroubleKind::Waiting | TroubleKind::Starting | TroubleKind::Terminating => Reason::RollingOut,
     }
 }

@@ -318,20 +318,36 @@ fn difference(old: &ClusterPolicyStatus, new: &ClusterPolicyStatus, slice: &Slic
     if part(old, controller) == part(new, controller) {
         return Difference::None;
     }
-    let essence = |status: &ClusterPolicyStatus| {
-        let own: Vec<(String, String, String, Option<i64>)> = status
-            .conditions
-            .iter()
-            .filter(|c| is_own(&c.type_, controller))
-            .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone(), c.observed_generation))
-            .collect();
-        (own, status.effective.clone(), status.state.clone())
+    let own = |status: &ClusterPolicyStatus| -> BTreeMap<String, (bool, Reason, Option<i64>)> {
+        let ours = status.conditions.iter().filter(|c| is_own(&c.type_, controller));
+        ours.map(|c| {
+            let reason = c.reason.parse().unwrap_or(Reason::PodsNotReady);
+            // Steps on the way to ready are one and the same to a reader.
+            let reason = if c.status != "True" && is_on_its_way(reason) { Reason::RollingOut } else { reason };
+            (c.type_.clone(), (c.status == "True", reason, c.observed_generation))
+        })
+        .collect()
     };
-    if essence(old) == essence(new) {
+    let (before, after) = (own(old), own(new));
+    let same_policy = old.effective == new.effective;
+    if before == after && same_policy && old.state == new.state {
         return Difference::Detail;
     }
     let well = slice.findings.iter().all(|finding| finding.status == ConditionStatus::True || finding.reason.is_neutral());
-    if well { Difference::Recovered } else { Difference::Matters }
+    if well {
+        return Difference::Recovered;
+    }
+    let settles = |(type_, (ready, reason, generation)): (&String, &(bool, Reason, Option<i64>))| {
+        before.get(type_).is_some_and(|(was_ready, old_reason, seen)| {
+            seen == generation && ((was_ready, old_reason) == (ready, reason) || *was_ready && !ready && is_on_its_way(*reason))
+        })
+    };
+    if same_policy && after.iter().all(settles) { Difference::Settling } else { Difference::Matters }
+}
+
+/// Whether pods are just being started, with nothing known to be wrong.
+fn is_on_its_way(reason: Reason) -> bool {
+    matches!(reason, Reason::RollingOut | Reason::Progressing | Reason::WaitingForDependency | Reason::PodsNotReady)
 }
 
 /// The status of a policy that is not active: only the word, and why.

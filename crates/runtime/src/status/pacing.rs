@@ -2,7 +2,8 @@
 //!
 //! A person wants to read the truth at once; the API server wants few writes while hundreds of pods start. So what
 //! matters (a condition's status or reason) is written nearly at once, with a short pause in which changes that belong
-//! together meet; mere counts and texts follow ever more rarely as long as nothing that matters changes.
+//! together meet; mere counts and texts follow ever more rarely as long as nothing that matters changes. What was ready
+//! and is on its way back (a node joined, a pod was replaced) is given a moment to get there by itself.
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ const GATHER: Duration = Duration::from_millis(300);
 const SPACING: Duration = Duration::from_millis(500);
 /// How long mere counts wait: after the first, second and each later such write.
 const LAZY: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(60), Duration::from_secs(300)];
+/// How long something that was ready may be on its way back to ready before that is news.
+const SETTLING: Duration = Duration::from_secs(20);
 /// So many changes that matter may be written in a row before they too become rare (something flaps).
 const BURST: u32 = 12;
 /// After so long, one more of them may be written.
@@ -24,6 +27,8 @@ pub enum Difference {
     None,
     /// In counts or texts only.
     Detail,
+    /// A condition that was ready is no longer, only because pods are being started, under an unchanged policy.
+    Settling,
     /// A condition's status or reason, or something that was never written.
     Matters,
     /// As [`Difference::Matters`], and everything of this controller is well now.
@@ -35,6 +40,7 @@ pub enum Difference {
 pub struct Pacing {
     last_write: Option<Instant>,
     first_seen: Option<Instant>,
+    settling_since: Option<Instant>,
     lazy_writes: usize,
     burst: u32,
     policy: u64,
@@ -51,8 +57,13 @@ impl Pacing {
 
     /// `None`: nothing to write. `Some(at)`: write as soon as `at` has come.
     pub fn due(&mut self, difference: Difference, now: Instant) -> Option<Instant> {
-        if difference == Difference::None {
+        if difference != Difference::Settling {
+            self.settling_since = None;
+        }
+        if !matches!(difference, Difference::Matters | Difference::Recovered) {
             self.first_seen = None;
+        }
+        if difference == Difference::None {
             return None;
         }
         let first = *self.first_seen.get_or_insert(now);
@@ -64,6 +75,7 @@ impl Pacing {
         let lazy = LAZY.get(self.lazy_writes.min(LAZY.len() - 1)).copied().unwrap_or(SPACING);
         Some(match difference {
             Difference::None | Difference::Detail => last + lazy,
+            Difference::Settling => (*self.settling_since.get_or_insert(now) + SETTLING).max(last + SPACING),
             Difference::Matters if flapping => last + REFILL,
             Difference::Matters => (first + GATHER).max(last + SPACING),
             // Never rare: a recovery is only reported after a trouble was, and that one is.
@@ -76,10 +88,11 @@ impl Pacing {
         let spent = self.spent(now);
         self.last_write = Some(now);
         self.first_seen = None;
+        self.settling_since = None;
         match difference {
             Difference::Detail => self.lazy_writes += 1,
             Difference::None => {}
-            Difference::Matters | Difference::Recovered => {
+            Difference::Settling | Difference::Matters | Difference::Recovered => {
                 self.burst = spent.saturating_add(1);
                 self.lazy_writes = 0;
             }
@@ -116,7 +129,15 @@ mod tests {
         written
     }
 
-    use Difference::{Detail, Matters, Recovered};
+    use Difference::{Detail, Matters, None as Same, Recovered, Settling};
+
+    #[test]
+    fn what_comes_back_by_itself_is_no_news() {
+        assert_eq!(writes(&[(0, Matters), (5000, Settling), (9000, Same)], 60_000), [0]);
+        assert_eq!(writes(&[(0, Matters), (5000, Settling)], 60_000), [0, 25_000]);
+        // A real trouble in between is told at once.
+        assert_eq!(writes(&[(0, Matters), (5000, Settling), (6000, Matters)], 60_000), [0, 6300]);
+    }
 
     #[test]
     fn the_first_report_and_a_recovery_are_written_at_once() {
