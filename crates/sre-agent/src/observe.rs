@@ -173,6 +173,7 @@ fn operation_view(operation: &Operation, me: &str) -> OperationView {
         reason: operation.status.reason,
         since: operation.status.since.as_ref().map(|time| time.0),
         target: operation.status.target.clone().unwrap_or_default(),
+        attempts: operation.status.attempts.unwrap_or(1),
     }
 }
 

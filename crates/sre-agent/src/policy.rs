@@ -45,6 +45,8 @@ impl Policy {
     pub const FROZEN_AFTER: SignedDuration = SignedDuration::from_secs(95);
     /// A node that is not Ready for so long; NodeHealthCheck's default.
     pub const NOT_READY_AFTER: SignedDuration = SignedDuration::from_secs(300);
+    /// A node that is isolated so often for the same fault within a day stays isolated until a person looks.
+    pub const MAX_ATTEMPTS: i32 = 3;
     /// How long a person's uncordon is respected.
     pub const SILENCE: SignedDuration = SignedDuration::from_hours(1);
     /// Share of nodes that may be unhealthy at once, percent, rounded up.

@@ -16,7 +16,7 @@ use crate::xid::Class;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::{BTreeMap, BTreeSet};
-use tessera_api::nodeoperation::OperationPhase;
+use tessera_api::nodeoperation::{OperationPhase, OperationReason};
 use tessera_api::sreagent::{
     AgentReport, Breaker, Incident, NodeCounts, StaleNode, TelemetryReport,
 };
@@ -203,7 +203,11 @@ fn state_of(
         {
             State::Probation
         }
-        Some(_) if class == Class::Service => State::Manual,
+        Some(held)
+            if class == Class::Service || held.reason == Some(OperationReason::ManualRequired) =>
+        {
+            State::Manual
+        }
         Some(_) => State::Isolated,
         None if confirmed => State::Confirmed,
         None => State::Suspect,

@@ -76,6 +76,8 @@ pub struct OperationView {
     pub since: Option<Timestamp>,
     /// What it is for: a signature, if it is ours.
     pub target: String,
+    /// How often the node was held for it since the record began.
+    pub attempts: i32,
 }
 
 impl OperationView {

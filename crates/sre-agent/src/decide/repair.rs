@@ -40,7 +40,7 @@ pub(super) fn go_on(
 ) {
     let phase = operation.phase;
     let act = if matches!(phase, OperationPhase::Tentative | OperationPhase::Active) {
-        begun(name, node)
+        begun(name, node, policy)
     } else if phase == OperationPhase::Uncordoning {
         Some(release(
             name,
@@ -63,19 +63,23 @@ pub(super) fn go_on(
 }
 
 /// The lock was taken, the cordon perhaps not yet made.
-fn begun(name: &str, node: &NodeMemory) -> Option<Act> {
-    match node.worst() {
+fn begun(name: &str, node: &NodeMemory, policy: &Policy) -> Option<Act> {
+    match node.worst().filter(|_| !policy.suspended) {
         Some((signature, class)) => Some(Act::Isolate {
             node: name.to_owned(),
             signature,
             class,
         }),
-        None if node.has_fatal() => None,
+        None if node.has_fatal() && !policy.suspended => None,
         None => Some(Act::Release {
             node: name.to_owned(),
             phase: OperationPhase::Withdrawn,
             reason: OperationReason::NoLongerNeeded,
-            message: "the signal was gone before the node was isolated".to_owned(),
+            message: if policy.suspended {
+                "spec.suspend is true: the isolation that had begun is taken back".to_owned()
+            } else {
+                "the signal was gone before the node was isolated".to_owned()
+            },
         }),
     }
 }
@@ -97,6 +101,15 @@ fn isolated(
         }
         (Some(worst), _) => worst,
         (None, Some(old)) if old.class() == Class::Service => (old, Class::Service),
+        // It was released before and came back: another release would only let it fail again.
+        (None, Some(old)) if operation.attempts >= Policy::MAX_ATTEMPTS => {
+            let told = operation.reason == Some(OperationReason::ManualRequired);
+            return (!told).then(|| {
+                let message = format!("{old} came back again and again: have the hardware looked at, then uncordon the node");
+                let reason = OperationReason::ManualRequired;
+                step(name, OperationPhase::AwaitingRepair, reason, old, message)
+            });
+        }
         (None, Some(old)) if fresh && node.clean_samples >= 1 => {
             return Some(step(
                 name,

@@ -227,6 +227,7 @@ fn scenario_32_boot_grace_and_foreign_operations() {
         reason: None,
         since: None,
         target: "580".into(),
+        attempts: 1,
     };
     world.snapshot.operations.insert("n2".into(), upgrade);
     world.check();
@@ -283,6 +284,28 @@ fn another_node_of_the_same_name_starts_afresh() {
     world.gpu(1, 0).xid = Some(0);
     world.check();
     assert!(world.states().is_empty());
+}
+
+#[test]
+fn a_fault_that_comes_back_for_the_third_time_is_for_a_person() {
+    let mut world = World::new(4);
+    world.check();
+    for _ in 0..2 {
+        world.gpu(1, 0).xid = Some(119);
+        world.checks(3);
+        world.gpu(1, 0).xid = Some(0);
+        world.checks(30);
+        assert!(world.isolated().is_empty());
+    }
+    world.gpu(1, 0).xid = Some(119);
+    world.checks(3);
+    world.gpu(1, 0).xid = Some(0);
+    world.checks(100);
+    assert_eq!(world.isolated(), ["n1"]);
+    assert_eq!(world.states(), ["n1 xid-119 Manual"]);
+    world.node(1).unschedulable = false;
+    world.check();
+    assert!(world.isolated().is_empty());
 }
 
 #[test]

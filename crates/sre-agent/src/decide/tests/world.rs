@@ -103,7 +103,8 @@ impl World {
 
     pub(in crate::decide::tests) fn carry_out(&mut self, act: &Act) {
         let name = act.node().to_owned();
-        let mut set = |phase, reason, target: Option<String>| {
+        let phase_is_ended = OperationPhase::is_ended;
+        let mut set = |phase: OperationPhase, reason, target: Option<String>| {
             let old = self.snapshot.operations.get(&name);
             let target = target
                 .or_else(|| old.map(|old| old.target.clone()))
@@ -114,8 +115,16 @@ impl World {
             } else {
                 Some(self.now)
             };
+            let attempts = old.map_or(1, |old| {
+                match old.phase.is_ended() && !phase_is_ended(phase) {
+                    true if old.target == target => old.attempts + 1,
+                    true => 1,
+                    false => old.attempts,
+                }
+            });
             let operation = OperationView {
                 ours: true,
+                attempts,
                 holder: HOLDER.into(),
                 phase,
                 reason: Some(reason),
