@@ -75,7 +75,7 @@ impl Default for Settings {
         Self {
             driver_seconds: 2.0,
             pace: 1.0,
-            detailed_nodes: 200,
+            detailed_nodes: 24,
         }
     }
 }

@@ -12,12 +12,14 @@
 //! - A pod with a ServiceAccount token gets `KUBECONFIG`, which points to a file that uses that token; a value in the pod's own
 //!   specification wins.
 //! - The back-off after a crash is none, 1 s, 2 s, 4 s, ... 30 s instead of 10 s to 5 min.
+//! - `kubectl logs` works, for all runs of a container at once; `exec`, `attach` and `port-forward` do not.
 //! - Resource limits, security contexts and `exec`, `grpc` and TLS-verifying probes are not played. An HTTPS probe only connects.
 
 mod container;
 mod environment;
 mod expand;
 mod files;
+mod logs;
 mod net;
 mod node;
 mod pod;
@@ -44,7 +46,7 @@ pub(crate) use self::net::Net;
 use crate::lab::LAB_HOST;
 
 /// What the agent needs to know about its lab.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     /// The lab's directory: pods, logs and pid files are below it.
     pub(crate) dir: PathBuf,
@@ -56,6 +58,10 @@ pub(crate) struct Settings {
     pub(crate) ca: PathBuf,
     /// Its port on 127.0.0.1.
     pub(crate) api_port: u16,
+    /// The agent's own port on 127.0.0.1.
+    pub(crate) kubelet_port: u16,
+    /// Its certificate.
+    pub(crate) kubelet_tls: Arc<rustls::ServerConfig>,
 }
 
 /// What all pods share.
@@ -95,7 +101,8 @@ pub(crate) async fn start(
     net: Arc<Net>,
     cancel: CancellationToken,
 ) -> anyhow::Result<Handle> {
-    node::create(&client).await?;
+    logs::serve(&settings)?;
+    node::create(&client, settings.kubelet_port).await?;
     let context = Arc::new(Context {
         client,
         settings,

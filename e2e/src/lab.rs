@@ -32,7 +32,7 @@ use crate::{gpusim, paths, process};
 /// The Node whose pods run as processes of this machine.
 pub const LAB_HOST: &str = "lab-host";
 
-/// The API server's port in a lab with fixed ports; the next two are etcd's.
+/// The API server's port in a lab with fixed ports; the next three are etcd's and the node agent's.
 pub const DEFAULT_PORT: u16 = 16443;
 
 /// How a lab is started.

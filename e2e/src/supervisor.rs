@@ -108,7 +108,7 @@ impl Running {
         let (dir, ports) = (self.spec.dir.clone(), self.spec.ports);
         let server = format!("https://127.0.0.1:{}", ports.api);
         let pki = Pki::create(&dir.join("pki"))?;
-        let files = Files::create(&dir, &pki, &server)?;
+        let files = Files::create(&dir, &pki, &server, ports.kubelet)?;
         let data = self.etcd_data.join("data");
         std::fs::create_dir_all(&data)
             .with_context(|| format!("{} cannot be made", data.display()))?;
@@ -144,6 +144,8 @@ impl Running {
             server: server.clone(),
             ca: pki.ca(),
             api_port: ports.api,
+            kubelet_port: ports.kubelet,
+            kubelet_tls: pki.kubelet_tls()?,
         };
         self.host = Some(
             hostnode::start(client.clone(), settings, net.clone(), self.cancel.clone()).await?,

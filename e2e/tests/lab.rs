@@ -98,6 +98,11 @@ async fn a_pod_runs_as_its_specification_says() -> anyhow::Result<()> {
         "hello"
     );
 
+    let log = lab
+        .kubectl_ok(&["logs", "deploy/dummy", "--tail=1"])
+        .await?;
+    assert!(log.contains("lab-dummy") && log.contains("--who"), "{log}");
+
     // The token is the ServiceAccount's, and it has that account's rights: none.
     let kubeconfig = variable("KUBECONFIG").unwrap_or_default();
     let me = lab

@@ -7,6 +7,7 @@ mod screen;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -46,7 +47,7 @@ pub(crate) struct Args {
     /// Use the binaries as they are instead of building them.
     #[arg(long)]
     no_build: bool,
-    /// Port of the API server; the next two are taken as well.
+    /// Port of the API server; the next three are taken as well.
     #[arg(long, default_value_t = lab::DEFAULT_PORT)]
     port: u16,
     /// More arguments for `helm install`, for example `--helm=--set=dcgm.enabled=false`.
@@ -74,14 +75,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .worker_threads(2)
         .enable_all()
         .build()?;
+    // An interruption is the normal end of a session that had become ready.
+    let ready = AtomicBool::new(false);
+    let interrupted = |code: u8| {
+        screen.line("stopping ...");
+        if ready.load(Ordering::Relaxed) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(code)
+        }
+    };
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         // Leaving the session drops what it has started.
         let outcome = tokio::select! {
-            outcome = session(&args, prepared, &screen) => outcome,
-            _ = interrupt.recv() => { screen.line("stopping ..."); Ok(ExitCode::from(130)) }
-            _ = terminate.recv() => { screen.line("stopping ..."); Ok(ExitCode::from(143)) }
+            outcome = session(&args, prepared, &screen, &ready) => outcome,
+            _ = interrupt.recv() => Ok(interrupted(130)),
+            _ = terminate.recv() => Ok(interrupted(143)),
         };
         screen.leave();
         outcome
@@ -118,7 +129,12 @@ fn prepare(args: &Args, screen: &Screen) -> anyhow::Result<Prepared> {
     Ok(Prepared::Lab(Box::new(options)))
 }
 
-async fn session(args: &Args, prepared: Prepared, screen: &Screen) -> anyhow::Result<ExitCode> {
+async fn session(
+    args: &Args,
+    prepared: Prepared,
+    screen: &Screen,
+    ready: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     match prepared {
         Prepared::Existing(kubeconfig, tools) => {
@@ -147,6 +163,7 @@ async fn session(args: &Args, prepared: Prepared, screen: &Screen) -> anyhow::Re
                 lab.detach();
                 return Ok(code);
             }
+            ready.store(true, Ordering::Relaxed);
             let failure = stay(&lab).await;
             bail!("the lab ended by itself: {failure}");
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::lab::LAB_HOST;
 
 /// Creates Node `lab-host`: a Linux server without GPUs, big enough for every Deployment of the charts.
-pub(super) async fn create(client: &Client) -> anyhow::Result<()> {
+pub(super) async fn create(client: &Client, port: u16) -> anyhow::Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let node = serde_json::from_value(json!({
         "apiVersion": "v1",
@@ -34,6 +34,7 @@ pub(super) async fn create(client: &Client) -> anyhow::Result<()> {
         "capacity": resources,
         "allocatable": resources,
         "addresses": [{ "type": "InternalIP", "address": "127.0.0.1" }, { "type": "Hostname", "address": LAB_HOST }],
+        "daemonEndpoints": { "kubeletEndpoint": { "Port": port } },
         "conditions": [
             condition("MemoryPressure", "False"),
             condition("DiskPressure", "False"),

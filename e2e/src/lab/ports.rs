@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Which ports a lab takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortChoice {
-    /// The API server's port; the next two are etcd's.
+    /// The API server's port; the next three are etcd's and the node agent's.
     Fixed(u16),
     /// Any that are free.
     Free,
@@ -23,6 +23,8 @@ pub struct Ports {
     pub etcd: u16,
     /// etcd's peers (there are none, but it listens).
     pub etcd_peer: u16,
+    /// The node agent, for `kubectl logs`.
+    pub kubelet: u16,
 }
 
 /// Chooses the ports, and makes sure that they can be taken.
@@ -30,15 +32,16 @@ pub(super) fn choose(choice: PortChoice) -> anyhow::Result<Ports> {
     match choice {
         PortChoice::Fixed(base) => fixed(base),
         PortChoice::Free => {
-            // Held together, so that the three differ.
-            let held = [free()?, free()?, free()?];
-            let [api, etcd, etcd_peer] = held
+            // Held together, so that they differ.
+            let held = [free()?, free()?, free()?, free()?];
+            let [api, etcd, etcd_peer, kubelet] = held
                 .each_ref()
                 .map(|listener| listener.local_addr().map(|addr| addr.port()));
             Ok(Ports {
                 api: api?,
                 etcd: etcd?,
                 etcd_peer: etcd_peer?,
+                kubelet: kubelet?,
             })
         }
     }
@@ -49,8 +52,8 @@ fn free() -> std::io::Result<TcpListener> {
 }
 
 fn fixed(base: u16) -> anyhow::Result<Ports> {
-    let Some(last) = base.checked_add(2) else {
-        bail!("port {base} leaves no room for two more: choose one below 65534");
+    let Some(last) = base.checked_add(3) else {
+        bail!("port {base} leaves no room for three more: choose one below 65533");
     };
     for port in base..=last {
         if let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
@@ -62,7 +65,8 @@ fn fixed(base: u16) -> anyhow::Result<Ports> {
     Ok(Ports {
         api: base,
         etcd: base + 1,
-        etcd_peer: last,
+        etcd_peer: base + 2,
+        kubelet: last,
     })
 }
 

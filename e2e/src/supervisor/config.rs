@@ -20,7 +20,12 @@ pub(super) struct Files {
 
 impl Files {
     /// Writes all of them under `dir`.
-    pub(super) fn create(dir: &Path, pki: &Pki, server: &str) -> anyhow::Result<Self> {
+    pub(super) fn create(
+        dir: &Path,
+        pki: &Pki,
+        server: &str,
+        kubelet_port: u16,
+    ) -> anyhow::Result<Self> {
         let files = Self {
             dir: dir.to_path_buf(),
         };
@@ -40,7 +45,7 @@ impl Files {
         )?;
         let scheduler = scheduler_configuration(&files.kubeconfig(User::Scheduler));
         std::fs::write(files.scheduler(), serde_json::to_string_pretty(&scheduler)?)?;
-        std::fs::write(files.kwok(), kwok_stages())?;
+        std::fs::write(files.kwok(), kwok_stages(kubelet_port))?;
         Ok(files)
     }
 
@@ -110,14 +115,17 @@ fn scheduler_configuration(kubeconfig: &Path) -> Value {
 }
 
 /// kwok's own fast stages, except that pods played by gpusim are only ever removed.
-fn kwok_stages() -> String {
+fn kwok_stages(kubelet_port: u16) -> String {
     let mut operands = String::new();
     for name in OPERAND_MANAGERS {
         operands.push_str("      - ");
         operands.push_str(name);
         operands.push('\n');
     }
-    include_str!("kwok-stages.yaml").replace("      - OPERAND_MANAGERS\n", &operands)
+    include_str!("kwok-stages.yaml")
+        .replace("      - OPERAND_MANAGERS\n", &operands)
+        // Where the API server asks for the logs of pods on these nodes.
+        .replace("KUBELET_PORT", &kubelet_port.to_string())
 }
 
 #[cfg(test)]
@@ -126,7 +134,7 @@ mod tests {
 
     #[test]
     fn kwok_leaves_operand_pods_alone() {
-        let stages = kwok_stages();
+        let stages = kwok_stages(10250);
         assert_eq!(
             stages.matches("- device-plugin-controller\n").count(),
             2,

@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
+use rustls::pki_types::PrivatePkcs8KeyDer;
 
 /// A user of the lab's own, known to the API server by a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,21 @@ impl Pki {
             server.signed_by(&key, &issuer)?.pem(),
         )?;
         secret(&self.server_key(), &key.serialize_pem())
+    }
+
+    /// A certificate for the node agent, by nobody in particular: the API server does not check it.
+    pub(super) fn kubelet_tls(&self) -> anyhow::Result<Arc<rustls::ServerConfig>> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(vec!["lab-host".to_owned()])?.self_signed(&key)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+            )?;
+        Ok(Arc::new(config))
     }
 
     pub(super) fn ca(&self) -> PathBuf {

@@ -66,6 +66,7 @@ pub(super) fn lab(screen: &Screen, lab: &Lab, images: &Path, stays: bool) {
         format!("kubectl -n {NAMESPACE} delete daemonset nvidia-dcgm-exporter"),
         "drift",
     );
+    screen.line(&format!("\nAll logs: {}", logs.display()));
     screen.line(if stays {
         "\nIt stays; `cargo xtask down` stops it."
     } else {
