@@ -79,9 +79,11 @@ impl EffectivePolicy {
             ("nodeStatusExporter", &self.node_status_exporter.operand),
         ];
         let enabled = operands.into_iter().filter(|(_, operand)| operand.enabled);
-        enabled
-            .map(|(name, operand)| (name.to_owned(), operand.image.to_string()))
-            .collect()
+        let sidecars = [("gds", &self.driver.gds), ("gdrcopy", &self.driver.gdrcopy)];
+        let sidecars = sidecars.into_iter().filter(|_| self.driver.operand.enabled);
+        let sidecars = sidecars.filter_map(|(name, sidecar)| Some((name, &sidecar.as_ref()?.image)));
+        let images = enabled.map(|(name, operand)| (name, &operand.image)).chain(sidecars);
+        images.map(|(name, image)| (name.to_owned(), image.to_string())).collect()
     }
 
     /// The operand of a component.

@@ -196,6 +196,8 @@ pub fn driver_image(
 pub enum ImageKind {
     Driver,
     DriverManager,
+    Gds,
+    GdrCopy,
     Toolkit,
     Validator,
     DevicePlugin,
@@ -208,9 +210,11 @@ pub enum ImageKind {
 
 impl ImageKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Driver,
         Self::DriverManager,
+        Self::Gds,
+        Self::GdrCopy,
         Self::Toolkit,
         Self::Validator,
         Self::DevicePlugin,
@@ -226,6 +230,8 @@ impl ImageKind {
         match self {
             Self::Driver => "DRIVER_IMAGE",
             Self::DriverManager => "DRIVER_MANAGER_IMAGE",
+            Self::Gds => "GDS_IMAGE",
+            Self::GdrCopy => "GDRCOPY_IMAGE",
             Self::Toolkit => "CONTAINER_TOOLKIT_IMAGE",
             Self::Validator => "VALIDATOR_IMAGE",
             Self::DevicePlugin => "DEVICE_PLUGIN_IMAGE",
@@ -242,6 +248,8 @@ impl ImageKind {
         match self {
             Self::Driver => "nvcr.io/nvidia/driver:595.91.07",
             Self::DriverManager => "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
+            Self::Gds => "nvcr.io/nvidia/cloud-native/nvidia-fs:2.29.4",
+            Self::GdrCopy => "nvcr.io/nvidia/cloud-native/gdrdrv:v2.6",
             Self::Toolkit => "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0",
             Self::Validator | Self::NodeStatusExporter => "nvcr.io/nvidia/gpu-operator:v26.7.0",
             Self::DevicePlugin | Self::Gfd => "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",

@@ -81,6 +81,7 @@ pub(crate) fn everything() -> EffectivePolicy {
             "env": [{"name": "X", "value": "1"}], "plugin": {"env": [{"name": "WITH_WORKLOAD", "value": "true"}]},
             "driver": {"env": [{"name": "DISABLE_DEV_CHAR_SYMLINK_CREATION", "value": "true"}]},
         },
+        "gds": {"enabled": true, "imagePullSecrets": ["c"]}, "gdrcopy": {"enabled": true, "version": "v2.7"},
         "mig": {"strategy": "mixed"},
     }))
 }

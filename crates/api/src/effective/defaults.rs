@@ -47,7 +47,7 @@ pub(super) fn apply(
         ),
         daemonsets: builder.daemonsets(spec),
         host_paths: host_paths(spec),
-        driver: builder.driver(spec.driver.as_ref()),
+        driver: builder.driver(spec),
         toolkit: builder.toolkit(spec),
         cdi: builder.cdi(spec),
         validator: builder.validator(spec),

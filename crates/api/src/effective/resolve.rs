@@ -110,7 +110,10 @@ pub fn resolve<'a>(
         generation: active.metadata.generation.unwrap_or_default(),
         resource_version: active.resource_version().unwrap_or_default(),
         status: active.status.clone().unwrap_or_default(),
-        owners: layers.iter().map(|p| owner(p, p.name_any() == active.name_any())).collect(),
+        owners: layers
+            .iter()
+            .map(|p| owner(p, p.name_any() == active.name_any()))
+            .collect(),
         effective: effective(&layers, images),
     };
     Resolution {

@@ -151,7 +151,7 @@ operand! {
 }
 
 section! {
-    /// A sidecar of the driver. Not supported by Tessera yet: reported in condition Supported.
+    /// A sidecar of the driver pod. Not with `driver.usePrecompiled`.
     #[x_kube(validation = crate::policy::rules::image())]
     DriverSidecarSpec {
         /// Default false.

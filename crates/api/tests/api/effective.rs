@@ -364,6 +364,7 @@ sandboxWorkloads: {enabled: true}
 vgpuManager: {enabled: true}
 kataManager: {enabled: false}
 gds: {enabled: true}
+ccManager: {enabled: true}
 operator: {defaultRuntime: docker, use_ocp_driver_toolkit: true, metrics: {serviceMonitor: {enabled: true}}}
 driver: {useNvidiaDriverCRD: true}
 ",
@@ -372,11 +373,35 @@ driver: {useNvidiaDriverCRD: true}
         "operator.use_ocp_driver_toolkit",
         "operator.metrics.serviceMonitor",
         "driver.useNvidiaDriverCRD",
-        "gds.enabled",
         "sandboxWorkloads.enabled",
         "vgpuManager.enabled",
+        "ccManager.enabled",
     ];
     assert_eq!(policy.unsupported, named);
+}
+
+#[test]
+fn driver_sidecars_are_built_against_the_driver() {
+    let policy = effective("gds: {enabled: true}\ngdrcopy: {enabled: true, version: v9}");
+    let image = |sidecar: &Option<tessera_api::effective::DriverSidecar>| {
+        sidecar.as_ref().map(|s| s.image.to_string())
+    };
+    assert_eq!(
+        image(&policy.driver.gds).as_deref(),
+        Some("nvcr.io/nvidia/cloud-native/nvidia-fs:2.29.4")
+    );
+    assert_eq!(
+        image(&policy.driver.gdrcopy).as_deref(),
+        Some("nvcr.io/nvidia/cloud-native/gdrdrv:v9")
+    );
+    assert_eq!(policy.driver.operand.invalid, None);
+    let policy = effective("gds: {enabled: true}\ndriver: {usePrecompiled: true}");
+    let invalid = policy.driver.operand.invalid.unwrap_or_default();
+    assert!(
+        invalid.starts_with("spec.gds.enabled: does not go together with driver.usePrecompiled"),
+        "{invalid}"
+    );
+    assert_eq!(effective("gds: {enabled: false}").driver.gds, None);
 }
 
 #[test]

@@ -31,9 +31,14 @@ pub fn daemon_set(policy: &EffectivePolicy, common: &Common, plan: &DriverPlan, 
     let image = driver_image(&driver.operand.image, &pool.os, pool.kernel.as_deref()).to_string();
     let mut main = containers::driver(policy, &image);
     let mut peermem = driver.rdma.enabled.then(|| containers::peermem(policy, &image));
+    let mut sidecars = containers::sidecars(policy, pool);
     let mut volumes = volumes(policy);
     configs::mount(policy, plan, pool, &mut main, peermem.as_mut(), &mut volumes);
-    let mut running: Vec<Container> = std::iter::once(main).chain(peermem).collect();
+    for sidecar in &mut sidecars {
+        configs::packages(plan, pool, sidecar, &mut Vec::new());
+        sidecar.env_from.clone_from(&main.env_from);
+    }
+    let mut running: Vec<Container> = std::iter::once(main).chain(peermem).chain(sidecars).collect();
     let digest = digest(&running, &volumes, plan);
     let mut manager = containers::manager(policy);
     for container in running.iter_mut().chain([&mut manager]) {
@@ -41,6 +46,7 @@ pub fn daemon_set(policy: &EffectivePolicy, common: &Common, plan: &DriverPlan, 
     }
     let mut secrets = driver.operand.image_pull_secrets.clone();
     secrets.extend(driver.manager.image_pull_secrets.clone());
+    secrets.extend([&driver.gds, &driver.gdrcopy].into_iter().flatten().flat_map(|s| s.image_pull_secrets.clone()));
     template::daemon_set(
         common,
         Operand {

@@ -33,6 +33,10 @@ pub struct Driver {
     pub upgrade: UpgradePolicy,
     /// The init container.
     pub manager: DriverManager,
+    /// GPUDirect Storage (nvidia-fs), if wanted.
+    pub gds: Option<DriverSidecar>,
+    /// GDRCopy, if wanted.
+    pub gdrcopy: Option<DriverSidecar>,
     /// ConfigMap with package repositories.
     pub repo_config: Option<String>,
     /// ConfigMap with certificates.
@@ -131,6 +135,22 @@ pub struct DriverManager {
     pub image: ImageRef,
     pub image_pull_policy: PullPolicy,
     pub image_pull_secrets: Vec<String>,
+    pub env: BTreeMap<String, String>,
+}
+
+/// A sidecar of the driver pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DriverSidecar {
+    /// Image, before the suffix of the operating system.
+    pub image: ImageRef,
+    /// When the kubelet pulls.
+    pub image_pull_policy: PullPolicy,
+    /// Secrets for the pull.
+    pub image_pull_secrets: Vec<String>,
+    /// Arguments; empty: the controller's.
+    pub args: Vec<String>,
+    /// The user's environment; wins over the controller's.
     pub env: BTreeMap<String, String>,
 }
 

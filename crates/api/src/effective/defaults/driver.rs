@@ -5,11 +5,14 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::{Builder, env, name, text};
 use crate::{
     effective::{
-        Component, Drain, Driver, DriverManager, Licensing, PodDeletion, ProbeTimes, Rdma,
+        Component, Drain, Driver, DriverManager, DriverSidecar, Licensing, PodDeletion, ProbeTimes, Rdma,
         UpgradePolicy,
     },
     image::{ImageKind, resolve_image},
-    policy::{DriverManagerSpec, DriverSpec, KernelModuleType, Probe, UpgradePolicySpec},
+    policy::{
+        ClusterPolicySpec, DriverManagerSpec, DriverSidecarSpec, KernelModuleType, Probe,
+        UpgradePolicySpec,
+    },
     units::IntOrPercent,
 };
 
@@ -31,7 +34,11 @@ const PROBE: ProbeTimes = ProbeTimes {
 };
 
 impl Builder<'_> {
-    pub(super) fn driver(&mut self, section: Option<&DriverSpec>) -> Driver {
+    pub(super) fn driver(&mut self, spec: &ClusterPolicySpec) -> Driver {
+        let section = spec.driver.as_ref();
+        let precompiled = section.and_then(|s| s.use_precompiled).unwrap_or(false);
+        let gds = self.sidecar("gds", spec.gds.as_ref(), ImageKind::Gds, precompiled);
+        let gdrcopy = self.sidecar("gdrcopy", spec.gdrcopy.as_ref(), ImageKind::GdrCopy, precompiled);
         let operand = self.operand(
             Component::Driver,
             "driver",
@@ -42,7 +49,7 @@ impl Builder<'_> {
         let section = section.cloned().unwrap_or_default();
         Driver {
             operand,
-            use_precompiled: section.use_precompiled.unwrap_or(false),
+            use_precompiled: precompiled,
             kernel_module_type: self.kernel_module_type(section.kernel_module_type),
             startup_probe: section
                 .startup_probe
@@ -64,6 +71,8 @@ impl Builder<'_> {
             },
             upgrade: self.upgrade(section.upgrade_policy.unwrap_or_default()),
             manager: self.manager(section.manager.unwrap_or_default()),
+            gds,
+            gdrcopy,
             repo_config: name(section.repo_config.and_then(|c| c.config_map_name)),
             cert_config: name(section.cert_config.and_then(|c| c.name)),
             licensing: section.licensing_config.map(|l| Licensing {
@@ -135,6 +144,35 @@ impl Builder<'_> {
                 delete_empty_dir: drain.delete_empty_dir.unwrap_or(false),
             },
         }
+    }
+
+    /// `gds` or `gdrcopy`, when it is on. Its modules are built against the driver's sources, which precompiled drivers lack.
+    fn sidecar(
+        &mut self,
+        path: &str,
+        section: Option<&DriverSidecarSpec>,
+        image: ImageKind,
+        precompiled: bool,
+    ) -> Option<DriverSidecar> {
+        let section = section.filter(|s| s.enabled == Some(true))?;
+        if precompiled {
+            let message = "does not go together with driver.usePrecompiled: turn one of them off";
+            self.problem(Component::Driver, &format!("{path}.enabled"), message);
+        }
+        let default = self.images.get(image);
+        let (repository, name, version) =
+            (section.repository.as_deref(), section.image.as_deref(), section.version.as_deref());
+        let image = resolve_image(repository, name, version, &default).unwrap_or_else(|error| {
+            self.problem(Component::Driver, &format!("{path}.image"), error.to_string());
+            default
+        });
+        Some(DriverSidecar {
+            image,
+            image_pull_policy: self.pull_policy(Component::Driver, path, section.image_pull_policy),
+            image_pull_secrets: section.image_pull_secrets.clone().unwrap_or_default(),
+            args: section.args.clone().unwrap_or_default(),
+            env: env(section.env.as_deref().unwrap_or_default()),
+        })
     }
 
     fn manager(&mut self, section: DriverManagerSpec) -> DriverManager {

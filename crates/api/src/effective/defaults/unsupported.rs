@@ -61,14 +61,6 @@ pub(super) fn paths(spec: &ClusterPolicySpec) -> Vec<String> {
             spec.psa.as_ref().and_then(|s| s.enabled) == Some(true),
         ),
         (
-            "gds.enabled",
-            spec.gds.as_ref().and_then(|s| s.enabled) == Some(true),
-        ),
-        (
-            "gdrcopy.enabled",
-            spec.gdrcopy.as_ref().and_then(|s| s.enabled) == Some(true),
-        ),
-        (
             "sandboxWorkloads.enabled",
             spec.sandbox_workloads.as_ref().and_then(|s| s.enabled) == Some(true),
         ),

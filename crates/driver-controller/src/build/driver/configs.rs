@@ -33,16 +33,20 @@ pub(super) fn mount(
             files("kernel-module-config", modules, DRIVERS_DIR, peermem, &mut Vec::new());
         }
     }
-    if let Some((sources, certificates)) = package_paths(&pool.os.id) {
-        if let Some(repo) = &plan.repo {
-            files("repo-config", repo, sources, main, volumes);
-        }
-        if let Some(certs) = &plan.certs {
-            files("cert-config", certs, certificates, main, volumes);
-        }
-    }
+    packages(plan, pool, main, volumes);
     if !driver.use_precompiled {
         subscription(pool, main, volumes);
+    }
+}
+
+/// Where packages come from: for every container that installs some.
+pub(super) fn packages(plan: &DriverPlan, pool: &DriverPool, container: &mut Container, volumes: &mut Vec<Volume>) {
+    let Some((sources, certificates)) = package_paths(&pool.os.id) else { return };
+    if let Some(repo) = &plan.repo {
+        files("repo-config", repo, sources, container, volumes);
+    }
+    if let Some(certs) = &plan.certs {
+        files("cert-config", certs, certificates, container, volumes);
     }
 }
 

@@ -5,7 +5,9 @@ use k8s_openapi::api::core::v1::{
     Container, EnvFromSource, ExecAction, Lifecycle, LifecycleHandler, Probe, SecretEnvSource,
 };
 use tessera_api::EffectivePolicy;
-use tessera_api::effective::ProbeTimes;
+use crate::pools::DriverPool;
+use tessera_api::effective::{DriverSidecar, ProbeTimes};
+use tessera_api::image::driver_image;
 use tessera_api::names::VALIDATIONS_DIR;
 use tessera_api::policy::KernelModuleType;
 use tessera_runtime::template::{
@@ -66,6 +68,9 @@ pub(super) fn driver(policy: &EffectivePolicy, image: &str) -> Container {
         // Read by images older than KERNEL_MODULE_TYPE.
         ours.push(env("OPEN_KERNEL_MODULES_ENABLED", "true"));
     }
+    // What the validator must find, told by the startup probe's file.
+    ours.extend(driver.gds.as_ref().map(|_| env("GDS_ENABLED", "true")));
+    ours.extend(driver.gdrcopy.as_ref().map(|_| env("GDRCOPY_ENABLED", "true")));
     ours.extend(rdma(policy));
     let mut made = selinux(main_container(MAIN, &driver.operand));
     made.image = Some(image.to_owned());
@@ -129,6 +134,49 @@ pub(super) fn peermem(policy: &EffectivePolicy, image: &str) -> Container {
     };
     made.startup_probe = Some(probe(loaded(), times(10, 10, 120)));
     made.liveness_probe = Some(probe(loaded(), times(30, 30, 1)));
+    made
+}
+
+/// GPUDirect Storage and GDRCopy: each builds and loads its module when the driver's sources are there.
+pub(super) fn sidecars(policy: &EffectivePolicy, pool: &DriverPool) -> Vec<Container> {
+    let driver = &policy.driver;
+    let kinds = [
+        (&driver.gds, "nvidia-fs-ctr", "nvidia-gds-driver", "nvidia_fs"),
+        (&driver.gdrcopy, "nvidia-gdrcopy-ctr", "nvidia-gdrcopy-driver", "gdrdrv"),
+    ];
+    let wanted = kinds.into_iter().filter_map(|(sidecar, name, program, module)| Some((sidecar.as_ref()?, name, program, module)));
+    wanted.map(|(sidecar, name, program, module)| self::sidecar(policy, pool, sidecar, (name, program, module))).collect()
+}
+
+fn sidecar(
+    policy: &EffectivePolicy,
+    pool: &DriverPool,
+    sidecar: &DriverSidecar,
+    (name, program, module): (&str, &str, &str),
+) -> Container {
+    let image = driver_image(&sidecar.image, &pool.os, None).to_string();
+    let mut made = selinux(container(name, &image, sidecar.image_pull_policy.as_str()));
+    let script = format!(
+        "until [ -d /run/nvidia/driver/usr/src ] && grep -q '^nvidia ' /proc/modules; do echo waiting for the driver; sleep 10; done; exec {program} install"
+    );
+    made.command = Some(vec!["bash".to_owned(), "-c".to_owned()]);
+    made.args = Some(if sidecar.args.is_empty() { vec![script] } else { sidecar.args.clone() });
+    made.env = merge_env(Vec::new(), &sidecar.env);
+    made.resources.clone_from(&policy.driver.operand.resources);
+    made.volume_mounts = Some(vec![
+        mount_propagated("run-nvidia", "/run/nvidia", FROM_HOST),
+        mount("var-log", "/var/log"),
+        mount_ro("dev-log", "/dev/log"),
+    ]);
+    let loaded = format!("grep -q '^{module} ' /proc/modules");
+    let times = ProbeTimes {
+        initial_delay_seconds: 10,
+        timeout_seconds: 10,
+        period_seconds: 10,
+        success_threshold: 1,
+        failure_threshold: 120,
+    };
+    made.startup_probe = Some(probe(exec(&["sh", "-c", &loaded]), times));
     made
 }
 
