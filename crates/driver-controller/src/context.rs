@@ -123,6 +123,7 @@ pub struct Known {
     /// The GPU nodes.
     pub fleet: RwLock<Fleet>,
     pods: RwLock<BTreeMap<String, BTreeMap<ObjectKey, Arc<PodFacts>>>>,
+    unreadable: RwLock<Vec<(String, String)>>,
 }
 
 /// The policy that nodes are looked at with.
@@ -160,6 +161,16 @@ impl Known {
         self.fleet.write().rebuild(placed);
         *current = adopted;
         true
+    }
+
+    /// Takes over which policies cannot be read. Returns whether that has changed.
+    pub fn unreadable(&self, policies: &[(String, String)]) -> bool {
+        let mut known = self.unreadable.write();
+        let changed = *known != policies;
+        if changed {
+            *known = policies.to_vec();
+        }
+        changed
     }
 
     /// Takes over a node's change. Returns whether a placement has changed.

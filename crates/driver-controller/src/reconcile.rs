@@ -46,8 +46,10 @@ impl Reconciler for DriverReconciler {
 async fn policy(context: &Context, term: &Term) -> Result<Outcome, Error> {
     let observed = observe(context);
     let active = observed.resolution.active.as_ref();
-    for (name, error) in &observed.unreadable {
-        tracing::warn!(policy = %name, %error, "Reconcile: this ClusterPolicy cannot be read; it is left out");
+    if context.known.unreadable(&observed.unreadable) {
+        for (name, error) in &observed.unreadable {
+            tracing::warn!(policy = %name, %error, "Reconcile: ClusterPolicy {name} cannot be read and is left out: correct it");
+        }
     }
     if active.is_none() && !observed.unreadable.is_empty() {
         // Somebody wants something: what was made before stays until we can read it.
