@@ -83,8 +83,6 @@ pub struct Lab {
     /// Closing it is the order to stop.
     orders: Option<ChildStdin>,
     failure: Arc<Mutex<Option<String>>>,
-    /// Remove the directory at the end, if the thread does not panic then.
-    pub(crate) temporary: bool,
 }
 
 impl std::ops::Deref for Lab {
@@ -132,13 +130,12 @@ impl Lab {
             agent,
             orders,
             failure,
-            temporary: false,
         };
         lab.add_nodes(options.nodes).await?;
         Ok(lab)
     }
 
-    /// A lab for one test: under `target/lab-tests`, with free ports, the given simulated nodes, and every binary built.
+    /// A lab for one test: under `target/lab-tests/<name>-<pid>` (its logs stay until the test runs again), with free ports, the given simulated nodes, and every binary built.
     ///
     /// # Errors
     /// As [`Lab::start`].
@@ -172,15 +169,13 @@ impl Lab {
         nodes: Vec<Node>,
         change: impl FnOnce(&mut Options),
     ) -> anyhow::Result<Self> {
-        let dir = paths::target()
-            .join("lab-tests")
-            .join(format!("{name}-{}", std::process::id()));
+        let labs = paths::target().join("lab-tests");
+        leftovers::forget_runs(&labs, name);
+        let dir = labs.join(format!("{name}-{}", std::process::id()));
         let mut options = Options::new(dir, &|_| {})?;
         options.nodes = nodes;
         change(&mut options);
-        let mut lab = Self::start(options, &|_| {}).await?;
-        lab.temporary = true;
-        Ok(lab)
+        Self::start(options, &|_| {}).await
     }
 
     /// The working directory.
@@ -209,7 +204,6 @@ impl Lab {
             let _ = orders.write_all(b"detach\n");
         }
         self.orders = None;
-        self.temporary = false;
         // From here `drop` finds no orders to withdraw and leaves the agent alone.
     }
 
@@ -231,9 +225,6 @@ impl Drop for Lab {
                 let _ = self.agent.kill();
             }
             std::thread::sleep(Duration::from_millis(20));
-        }
-        if self.temporary && !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.spec.dir);
         }
     }
 }

@@ -45,6 +45,19 @@ pub fn down(dir: &Path) -> anyhow::Result<Stopped> {
     })
 }
 
+/// Removes the directories of earlier runs of a test, `<name>-<pid>`, whose process has ended.
+pub(super) fn forget_runs(labs: &Path, name: &str) {
+    for entry in std::fs::read_dir(labs).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let pid = file
+            .to_str()
+            .and_then(|file| file.strip_prefix(name)?.strip_prefix('-')?.parse().ok());
+        if pid.is_some_and(|pid| pid != std::process::id() && Identity::of(pid).is_none()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Makes `dir` ready for a new lab.
 ///
 /// # Errors
