@@ -214,8 +214,21 @@ impl Applier {
         let name = format!("{} {}", object.resource.kind, object.key);
         let params = PatchParams::apply(&self.manager).force();
         let api = self.api(kind, &object.key.namespace);
-        let patch = Patch::Apply(&object.value);
-        match within(self.limit, api.patch(&object.key.name, &params, &patch)).await {
+        let name_only = &object.key.name;
+        let mut sent = within(self.limit, api.patch(name_only, &params, &Patch::Apply(&object.value))).await;
+        if let (Some(live), Err(error)) = (&live, &sent)
+            && classify(error) == Class::Invalid
+            && !is_not_found(error)
+        {
+            // Server-side apply cannot take out what a stranger has put into a keyed list (a Service port of our name
+            // under another number), and then refuses the whole. Replacing the lists does.
+            term.check()?;
+            let replace = replacement(&object.value, &live.uid);
+            let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+            let patch: Patch<&Value> = Patch::Merge(&replace);
+            sent = within(self.limit, api.patch(name_only, &params, &patch)).await.or(sent);
+        }
+        match sent {
             Ok(written) => {
                 let verb = if live.is_some() { "changed" } else { "created" };
                 tracing::info!(object = %name, verb, "Reconcile: {verb} {name}");
@@ -329,6 +342,15 @@ pub fn project(object: DynamicObject) -> Option<Owned> {
         }
     }
     Some(Owned { uid, deleting, value })
+}
+
+/// A merge patch of what we want; the UID makes sure that it is still the same object.
+fn replacement(desired: &Value, uid: &str) -> Value {
+    let mut patch = desired.clone();
+    if let Some(meta) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.insert("uid".to_owned(), Value::String(uid.to_owned()));
+    }
+    patch
 }
 
 fn component_of(value: &Value) -> Option<&str> {

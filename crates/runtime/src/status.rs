@@ -339,7 +339,8 @@ fn difference(old: &ClusterPolicyStatus, new: &ClusterPolicyStatus, slice: &Slic
     }
     let settles = |(type_, (ready, reason, generation)): (&String, &(bool, Reason, Option<i64>))| {
         before.get(type_).is_some_and(|(was_ready, old_reason, seen)| {
-            seen == generation && ((was_ready, old_reason) == (ready, reason) || *was_ready && !ready && is_on_its_way(*reason))
+            let passes = is_on_its_way(*reason) || *reason == Reason::SharingMismatch;
+            seen == generation && ((was_ready, old_reason) == (ready, reason) || *was_ready && !ready && passes)
         })
     };
     if same_policy && after.iter().all(settles) { Difference::Settling } else { Difference::Matters }

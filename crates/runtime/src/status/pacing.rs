@@ -13,6 +13,8 @@ const GATHER: Duration = Duration::from_millis(300);
 const SPACING: Duration = Duration::from_millis(500);
 /// How long mere counts wait: after the first, second and each later such write.
 const LAZY: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(60), Duration::from_secs(300)];
+/// How long mere counts must have been different: while they move, each would be old when it is written.
+const STILL: Duration = Duration::from_secs(15);
 /// How long something that was ready may be on its way back to ready before that is news.
 const SETTLING: Duration = Duration::from_secs(20);
 /// So many changes that matter may be written in a row before they too become rare (something flaps).
@@ -39,8 +41,7 @@ pub enum Difference {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacing {
     last_write: Option<Instant>,
-    first_seen: Option<Instant>,
-    settling_since: Option<Instant>,
+    seen: Option<(Difference, Instant)>,
     lazy_writes: usize,
     burst: u32,
     policy: u64,
@@ -57,16 +58,12 @@ impl Pacing {
 
     /// `None`: nothing to write. `Some(at)`: write as soon as `at` has come.
     pub fn due(&mut self, difference: Difference, now: Instant) -> Option<Instant> {
-        if difference != Difference::Settling {
-            self.settling_since = None;
-        }
-        if !matches!(difference, Difference::Matters | Difference::Recovered) {
-            self.first_seen = None;
-        }
+        // A difference of another kind is another story, with a beginning of its own.
+        self.seen = self.seen.filter(|(kind, _)| *kind == difference);
         if difference == Difference::None {
             return None;
         }
-        let first = *self.first_seen.get_or_insert(now);
+        let (_, first) = *self.seen.get_or_insert((difference, now));
         let Some(last) = self.last_write else {
             // The very first report is news in itself.
             return Some(now);
@@ -74,8 +71,8 @@ impl Pacing {
         let flapping = self.spent(now) >= BURST;
         let lazy = LAZY.get(self.lazy_writes.min(LAZY.len() - 1)).copied().unwrap_or(SPACING);
         Some(match difference {
-            Difference::None | Difference::Detail => last + lazy,
-            Difference::Settling => (*self.settling_since.get_or_insert(now) + SETTLING).max(last + SPACING),
+            Difference::None | Difference::Detail => (first + STILL).max(last + lazy),
+            Difference::Settling => (first + SETTLING).max(last + SPACING),
             Difference::Matters if flapping => last + REFILL,
             Difference::Matters => (first + GATHER).max(last + SPACING),
             // Never rare: a recovery is only reported after a trouble was, and that one is.
@@ -87,8 +84,7 @@ impl Pacing {
     pub fn wrote(&mut self, difference: Difference, now: Instant) {
         let spent = self.spent(now);
         self.last_write = Some(now);
-        self.first_seen = None;
-        self.settling_since = None;
+        self.seen = None;
         match difference {
             Difference::Detail => self.lazy_writes += 1,
             Difference::None => {}
