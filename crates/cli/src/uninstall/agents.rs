@@ -26,12 +26,8 @@ pub(super) async fn remove(run: &Run) -> anyhow::Result<()> {
     )
     .await?;
     let pods = objects::Kind::of::<Pod>(true);
-    run.until_gone("agent pods", || async {
-        let left = objects::find(run, &pods, None, &selector).await?;
-        Ok(left
-            .into_iter()
-            .map(|(namespace, name)| format!("Pod {namespace}/{name}"))
-            .collect())
+    run.until_gone("agent pods", || {
+        objects::remaining(run, &pods, None, &selector)
     })
     .await?;
     let kinds = [

@@ -94,7 +94,7 @@ pub(super) async fn delete(run: &Run, kind: &Kind, found: &[Found]) -> anyhow::R
     Ok(())
 }
 
-/// Deletes whatever of `kinds` matches `selector`.
+/// Deletes whatever of `kinds` matches `selector`, and waits until it is gone: somebody's finalizer may hold it.
 pub(super) async fn sweep(
     run: &Run,
     kinds: &[Kind],
@@ -103,9 +103,31 @@ pub(super) async fn sweep(
 ) -> anyhow::Result<()> {
     for kind in kinds {
         let found = find(run, kind, namespace, selector).await?;
+        if found.is_empty() {
+            continue;
+        }
         delete(run, kind, &found).await?;
+        run.until_gone(&kind.api.plural, || {
+            remaining(run, kind, namespace, selector)
+        })
+        .await?;
     }
     Ok(())
+}
+
+/// What [`find`] finds, as a person reads it.
+pub(super) async fn remaining(
+    run: &Run,
+    kind: &Kind,
+    namespace: Option<&str>,
+    selector: &str,
+) -> anyhow::Result<Vec<String>> {
+    let found = find(run, kind, namespace, selector).await?;
+    let name = |(namespace, name): Found| match namespace.as_str() {
+        "" => format!("{} {name}", kind.api.kind),
+        namespace => format!("{} {namespace}/{name}", kind.api.kind),
+    };
+    Ok(found.into_iter().map(name).collect())
 }
 
 /// 404: the object, or the whole kind, is not there.
@@ -125,12 +147,8 @@ pub(super) async fn remove(run: &Run) -> anyhow::Result<()> {
     ];
     sweep(run, &kinds, Some(&run.namespace), &selector).await?;
     let pods = Kind::of::<Pod>(true);
-    run.until_gone("operand pods", || async {
-        let left = find(run, &pods, Some(&run.namespace), &selector).await?;
-        Ok(left
-            .into_iter()
-            .map(|(_, name)| format!("Pod {name}"))
-            .collect())
+    run.until_gone("operand pods", || {
+        remaining(run, &pods, Some(&run.namespace), &selector)
     })
     .await?;
     // After their pods, which read them to the last.
