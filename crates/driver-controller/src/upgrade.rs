@@ -111,27 +111,61 @@ impl Upgrades {
         rules: &Rules,
         nodes: &[Arc<NodeFacts>],
     ) -> (Survey, BTreeMap<String, NodeState>) {
-        let states = nodes.iter().map(|node| (node.name.clone(), node_state(node))).collect();
+        let states = nodes
+            .iter()
+            .map(|node| (node.name.clone(), node_state(node)))
+            .collect();
         let facts = |node: &Arc<NodeFacts>| {
             let (driver, validator) = (view.driver_pod(&node.name), view.validator_pod(&node.name));
             let facts = Facts::of(node, view.want(node), driver, validator, rules);
-            let operation = self.operations.on(&node.name).filter(|op| op.node_uid.is_empty() || op.node_uid == node.uid);
+            let operation = self
+                .operations
+                .on(&node.name)
+                .filter(|op| op.node_uid.is_empty() || op.node_uid == node.uid);
             (facts, operation)
         };
-        let nodes: Vec<_> = nodes.iter().filter(|node| !node.deleting).map(facts).collect();
-        let (operations, now) = (self.operations.store().values(), tessera_runtime::clock::wall());
-        (survey::survey(&nodes, &operations, &states, rules, self.operations.holder(), now), states)
+        let nodes: Vec<_> = nodes
+            .iter()
+            .filter(|node| !node.deleting)
+            .map(facts)
+            .collect();
+        let (operations, now) = (
+            self.operations.store().values(),
+            tessera_runtime::clock::wall(),
+        );
+        (
+            survey::survey(
+                &nodes,
+                &operations,
+                &states,
+                rules,
+                self.operations.holder(),
+                now,
+            ),
+            states,
+        )
     }
 
     /// Begins the operations of the nodes that are next. Without room, or without need, this makes no request.
-    pub async fn reconcile_rollout(&self, view: &impl UpgradeView, term: &Term) -> Result<Outcome, UpgradeError> {
+    pub async fn reconcile_rollout(
+        &self,
+        view: &impl UpgradeView,
+        term: &Term,
+    ) -> Result<Outcome, UpgradeError> {
         let (rules, nodes) = (view.rules(), view.gpu_nodes());
         let (survey, states) = self.look(view, &rules, &nodes);
         let (mut again, mut failure) = (survey.again, None);
         for candidate in &survey.next {
-            let Some(node) = nodes.iter().find(|node| node.name == candidate.node) else { continue };
-            match self.begin(term, node, candidate, &rules, &states, view).await {
-                Ok(Begun::Withdrawn { retry, .. }) => again = again.into_iter().chain([retry]).min(),
+            let Some(node) = nodes.iter().find(|node| node.name == candidate.node) else {
+                continue;
+            };
+            match self
+                .begin(term, node, candidate, &rules, &states, view)
+                .await
+            {
+                Ok(Begun::Withdrawn { retry, .. }) => {
+                    again = again.into_iter().chain([retry]).min()
+                }
                 Ok(Begun::Active(_) | Begun::NoRoom { .. } | Begun::Busy(_)) => {}
                 // The others are tried all the same.
                 Err(error) => failure = failure.or(Some(error)),
@@ -152,7 +186,9 @@ impl Upgrades {
         states: &BTreeMap<String, NodeState>,
         view: &impl UpgradeView,
     ) -> Result<Begun, UpgradeError> {
-        let old = view.driver_pod(&node.name).map(|pod| pod.config_hash.clone());
+        let old = view
+            .driver_pod(&node.name)
+            .map(|pod| pod.config_hash.clone());
         let intent = Intent {
             node: &node.name,
             node_uid: &node.uid,
@@ -160,8 +196,16 @@ impl Upgrades {
             reason: candidate.reason,
             message: format!("the driver is replaced by {}", candidate.target),
             target: candidate.target.clone(),
-            found: Found { cordoned_before: false, boot_id: node.boot_id.clone(), version: old.unwrap_or_default() },
-            undo: vec![Undo { act: UndoAct::Uncordon, key: String::new(), value: String::new() }],
+            found: Found {
+                cordoned_before: false,
+                boot_id: node.boot_id.clone(),
+                version: old.unwrap_or_default(),
+            },
+            undo: vec![Undo {
+                act: UndoAct::Uncordon,
+                key: String::new(),
+                value: String::new(),
+            }],
             budget: rules.budget,
             nodes: states,
         };
@@ -175,10 +219,16 @@ impl Upgrades {
         name: &str,
         term: &Term,
     ) -> Result<Outcome, UpgradeError> {
-        let Some(node) = view.node(name).filter(|node| !node.deleting) else { return Ok(Outcome::Gone) };
-        let operation = self.operations.on(name).map(|operation| Operation::clone(&operation));
+        let Some(node) = view.node(name).filter(|node| !node.deleting) else {
+            return Ok(Outcome::Gone);
+        };
+        let operation = self
+            .operations
+            .on(name)
+            .map(|operation| Operation::clone(&operation));
         // An operation on an earlier Node of this name is collected with it.
-        let operation = operation.filter(|operation| operation.node_uid.is_empty() || operation.node_uid == node.uid);
+        let operation = operation
+            .filter(|operation| operation.node_uid.is_empty() || operation.node_uid == node.uid);
         let mut scene = Scene {
             want: view.want(&node),
             driver: view.driver_pod(name),
@@ -187,12 +237,21 @@ impl Upgrades {
             operation,
         };
         let rules = view.rules();
-        let hands = RealHands { upgrades: self, term, rules: &rules };
-        Ok(match work(&hands, &mut scene, &rules, self.operations.holder()).await? {
-            Rest::Quiet => Outcome::Ready,
-            Rest::Waiting { reason, again } => Outcome::Progressing { reason, requeue: again },
-            Rest::Failed { reason } => Outcome::Blocked { reason },
-        })
+        let hands = RealHands {
+            upgrades: self,
+            term,
+            rules: &rules,
+        };
+        Ok(
+            match work(&hands, &mut scene, &rules, self.operations.holder()).await? {
+                Rest::Quiet => Outcome::Ready,
+                Rest::Waiting { reason, again } => Outcome::Progressing {
+                    reason,
+                    requeue: again,
+                },
+                Rest::Failed { reason } => Outcome::Blocked { reason },
+            },
+        )
     }
 }
 
@@ -204,6 +263,10 @@ fn outcome(survey: &Survey, again: Option<Duration>) -> Outcome {
     if pending + running == 0 {
         return Outcome::Ready;
     }
-    let reason = format!("{pending} nodes wait for their upgrade, {running} are upgraded, {failed} failed");
-    Outcome::Progressing { reason, requeue: again }
+    let reason =
+        format!("{pending} nodes wait for their upgrade, {running} are upgraded, {failed} failed");
+    Outcome::Progressing {
+        reason,
+        requeue: again,
+    }
 }

@@ -7,18 +7,22 @@
 //! - One list of the node's pods for each [`Drain::step`]. Pods of other namespaces are not watched: who waits for them
 //!   looks again after [`look_again`].
 
+mod error;
 mod pods;
 mod refusal;
 
+pub use error::DrainError;
 pub use pods::{Force, Leave, Plan, PodView, plan, uses_gpu};
 use refusal::{refusal, remaining};
 
 use crate::clients::within;
-use crate::election::{NotLeading, Term};
-use crate::error::{Class, Classify, classify, is_conflict, is_not_found, sentence};
+use crate::election::Term;
+use crate::error::{is_conflict, is_not_found};
 use crate::watch::{ObjectKey, Store, version};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
+};
 use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -26,41 +30,6 @@ use std::time::Duration;
 use tessera_api::NodeFacts;
 use tessera_api::names::annotation;
 use tessera_api::nodeoperation::{Blocker, OperationKind, OperationReason};
-
-/// A request failed on the way.
-#[derive(Debug, thiserror::Error)]
-pub enum DrainError {
-    /// No longer the leader.
-    #[error(transparent)]
-    NotLeading(#[from] NotLeading),
-    /// The API server refused, or did not answer.
-    #[error("cannot {what}: {}", sentence(source))]
-    Request {
-        /// What was tried.
-        what: String,
-        /// The client's error.
-        #[source]
-        source: kube::Error,
-    },
-}
-
-impl Classify for DrainError {
-    fn class(&self) -> Class {
-        match self {
-            Self::NotLeading(_) => Class::LostLeadership,
-            // The node or pod has just gone: look again.
-            Self::Request { source, .. } if is_not_found(source) => Class::Conflict,
-            Self::Request { source, .. } => classify(source),
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::NotLeading(_) => "NotLeading",
-            Self::Request { .. } => "DrainFailed",
-        }
-    }
-}
 
 /// Labels and annotations that go with a write of the node, so that they cost no request: `None` removes.
 pub type Extras<'a> = &'a [(&'a str, Option<&'a str>)];
@@ -137,7 +106,16 @@ impl Drain {
         let mut annotations = annotations.to_vec();
         annotations.push((annotation::CORDONED_BY, Some(mark)));
         let allowed = |node: &NodeFacts| !node.unschedulable || is_marked(node, kind);
-        self.change(term, node, "cordon", &allowed, Some(true), labels, &annotations).await
+        self.change(
+            term,
+            node,
+            "cordon",
+            &allowed,
+            Some(true),
+            labels,
+            &annotations,
+        )
+        .await
     }
 
     /// Takes our cordon and its mark away, if it is ours (`kind`); and writes `labels` and `annotations`.
@@ -151,7 +129,16 @@ impl Drain {
     ) -> Result<NodeChange, DrainError> {
         let mut annotations = annotations.to_vec();
         annotations.push((annotation::CORDONED_BY, None));
-        self.change(term, node, "uncordon", &|node| is_marked(node, kind), Some(false), labels, &annotations).await
+        self.change(
+            term,
+            node,
+            "uncordon",
+            &|node| is_marked(node, kind),
+            Some(false),
+            labels,
+            &annotations,
+        )
+        .await
     }
 
     /// Takes our mark off a node whose cordon somebody else has undone.
@@ -163,7 +150,16 @@ impl Drain {
     ) -> Result<NodeChange, DrainError> {
         let mut annotations = annotations.to_vec();
         annotations.push((annotation::CORDONED_BY, None));
-        self.change(term, node, "unmark", &|node| !node.unschedulable, None, &[], &annotations).await
+        self.change(
+            term,
+            node,
+            "unmark",
+            &|node| !node.unschedulable,
+            None,
+            &[],
+            &annotations,
+        )
+        .await
     }
 
     /// Writes labels and annotations and leaves the cordon as it is.
@@ -174,7 +170,8 @@ impl Drain {
         labels: Extras<'_>,
         annotations: Extras<'_>,
     ) -> Result<NodeChange, DrainError> {
-        self.change(term, node, "annotate", &|_| true, None, labels, annotations).await
+        self.change(term, node, "annotate", &|_| true, None, labels, annotations)
+            .await
     }
 
     /// Reads a node anew, for a decision that a lagging watch must not make.
@@ -185,7 +182,10 @@ impl Drain {
     }
 
     /// One guarded write; when somebody else wrote first, one more look and one more try.
-    #[expect(clippy::too_many_arguments, reason = "the one writer behind the three public ones")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the one writer behind the three public ones"
+    )]
     async fn change(
         &self,
         term: &Term,
@@ -203,15 +203,25 @@ impl Drain {
             }
             term.check()?;
             let patch = patch(&node, unschedulable, labels, annotations);
-            let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-            match within(self.limit, self.nodes.patch(&node.name, &params, &Patch::Merge(&patch))).await {
+            let params = PatchParams {
+                field_manager: Some(self.manager.clone()),
+                ..PatchParams::default()
+            };
+            match within(
+                self.limit,
+                self.nodes.patch(&node.name, &params, &Patch::Merge(&patch)),
+            )
+            .await
+            {
                 Ok(written) => {
                     tracing::info!(node = %node.name, "Reconcile: {verb} node {}", node.name);
                     return Ok(NodeChange::Done(Box::new(self.learn(&written))));
                 }
                 Err(error) if is_not_found(&error) => return Ok(NodeChange::Gone),
                 Err(error) if is_conflict(&error) && !last => {}
-                Err(source) => return Err(Self::failed(format!("{verb} node {}", node.name), source)),
+                Err(source) => {
+                    return Err(Self::failed(format!("{verb} node {}", node.name), source));
+                }
             }
             match self.read(&node.name).await? {
                 Some(current) if current.uid == node.uid => node = current,
@@ -223,7 +233,11 @@ impl Drain {
 
     fn learn(&self, node: &Node) -> NodeFacts {
         let facts = NodeFacts::from_node(node);
-        self.store.observe(ObjectKey::cluster(&facts.name), version(node), facts.clone());
+        self.store.observe(
+            ObjectKey::cluster(&facts.name),
+            version(node),
+            facts.clone(),
+        );
         facts
     }
 
@@ -234,10 +248,22 @@ impl Drain {
         selector: &str,
         renamed: &BTreeSet<String>,
     ) -> Result<Vec<PodView>, DrainError> {
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}")).labels(selector);
-        let pods = within(self.limit, Api::<Pod>::all(self.client.clone()).list(&params)).await;
-        let pods = pods.map_err(|source| Self::failed(format!("list the pods of node {node}"), source))?;
-        Ok(pods.items.iter().map(|pod| PodView::of(pod, renamed)).filter(|pod| pod.live).collect())
+        let params = ListParams::default()
+            .fields(&format!("spec.nodeName={node}"))
+            .labels(selector);
+        let pods = within(
+            self.limit,
+            Api::<Pod>::all(self.client.clone()).list(&params),
+        )
+        .await;
+        let pods =
+            pods.map_err(|source| Self::failed(format!("list the pods of node {node}"), source))?;
+        Ok(pods
+            .items
+            .iter()
+            .map(|pod| PodView::of(pod, renamed))
+            .filter(|pod| pod.live)
+            .collect())
     }
 
     /// Looks at the node's pods once and evicts those that must leave.
@@ -252,7 +278,11 @@ impl Drain {
     ) -> Result<Remaining, DrainError> {
         let plan = plan(&self.pods(node, selector, renamed).await?, leave, force);
         let mut refusals = Vec::new();
-        let mut ending: Vec<Blocker> = plan.ending.iter().map(|pod| pod.blocker("it is ending")).collect();
+        let mut ending: Vec<Blocker> = plan
+            .ending
+            .iter()
+            .map(|pod| pod.blocker("it is ending"))
+            .collect();
         for pod in &plan.evict {
             match self.evict(term, pod).await? {
                 Eviction::Gone => {}
@@ -265,9 +295,15 @@ impl Drain {
 
     async fn evict(&self, term: &Term, pod: &PodView) -> Result<Eviction, DrainError> {
         term.check()?;
-        let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+        let preconditions = Preconditions {
+            uid: Some(pod.uid.clone()),
+            resource_version: None,
+        };
         let params = EvictParams {
-            delete_options: Some(DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }),
+            delete_options: Some(DeleteParams {
+                preconditions: Some(preconditions),
+                ..DeleteParams::default()
+            }),
             post_options: PostParams::default(),
         };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
@@ -280,7 +316,10 @@ impl Drain {
             Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(Eviction::Gone),
             Err(error) => match refusal(pod, &error) {
                 Some(blockers) => Ok(Eviction::Refused(blockers)),
-                None => Err(Self::failed(format!("evict pod {}/{}", pod.namespace, pod.name), error)),
+                None => Err(Self::failed(
+                    format!("evict pod {}/{}", pod.namespace, pod.name),
+                    error,
+                )),
             },
         }
     }
@@ -292,7 +331,9 @@ impl Drain {
 
 /// Whether the node carries the cordon mark of `kind`.
 pub fn is_marked(node: &NodeFacts, kind: OperationKind) -> bool {
-    node.annotations.get(annotation::CORDONED_BY).is_some_and(|mark| mark == kind.as_str())
+    node.annotations
+        .get(annotation::CORDONED_BY)
+        .is_some_and(|mark| mark == kind.as_str())
 }
 
 /// When to look at the pods again that have been awaited for `waited`: soon at first, then at ever longer intervals.
@@ -300,9 +341,17 @@ pub fn look_again(waited: Duration, longest: Duration) -> Duration {
     waited.max(Duration::from_secs(2)).min(longest)
 }
 
-fn patch(node: &NodeFacts, unschedulable: Option<bool>, labels: Extras<'_>, annotations: Extras<'_>) -> Value {
+fn patch(
+    node: &NodeFacts,
+    unschedulable: Option<bool>,
+    labels: Extras<'_>,
+    annotations: Extras<'_>,
+) -> Value {
     let map = |pairs: Extras<'_>| -> Map<String, Value> {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect()
     };
     let mut patch = json!({
         "metadata": {
@@ -321,37 +370,4 @@ fn patch(node: &NodeFacts, unschedulable: Option<bool>, labels: Extras<'_>, anno
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn facts(mark: Option<&str>) -> NodeFacts {
-        let mut node = NodeFacts { name: "n".into(), uid: "u".into(), resource_version: "7".into(), ..NodeFacts::default() };
-        node.annotations.extend(mark.map(|mark| (annotation::CORDONED_BY.to_owned(), mark.to_owned())));
-        node
-    }
-
-    #[test]
-    fn a_patch_is_guarded_and_removes_by_null() {
-        let built = patch(&facts(None), Some(false), &[("l", Some("v"))], &[("a", None)]);
-        let expected = json!({
-            "metadata": {"uid": "u", "resourceVersion": "7", "labels": {"l": "v"}, "annotations": {"a": null}},
-            "spec": {"unschedulable": null},
-        });
-        assert_eq!(built, expected);
-        assert_eq!(patch(&facts(None), None, &[], &[]).get("spec"), None);
-    }
-
-    #[test]
-    fn only_the_own_mark_is_ours() {
-        assert!(is_marked(&facts(Some("DriverUpgrade")), OperationKind::DriverUpgrade));
-        assert!(!is_marked(&facts(Some("Repair")), OperationKind::DriverUpgrade));
-        assert!(!is_marked(&facts(None), OperationKind::DriverUpgrade));
-    }
-
-    #[test]
-    fn looks_come_ever_more_seldom() {
-        let longest = Duration::from_secs(30);
-        let after = |seconds| look_again(Duration::from_secs(seconds), longest).as_secs();
-        assert_eq!([after(0), after(2), after(4), after(8), after(300)], [2, 2, 4, 8, 30]);
-    }
-}
+mod tests;

@@ -24,14 +24,16 @@
 //! megabytes.
 
 mod budget;
+mod intent;
 mod record;
 
 pub use budget::{Admission, Budget, NodeState, admit};
+pub use intent::{Begun, Intent, OperationError};
 pub use record::{BLOCKERS, Operation, Progress, RECORD, first_status, later, next_status};
 
 use crate::clients::within;
-use crate::election::{NotLeading, Term};
-use crate::error::{Class, Classify, classify, is_conflict, is_not_found, sentence};
+use crate::election::Term;
+use crate::error::{is_conflict, is_not_found};
 use crate::process::Process;
 use crate::watch::{Change, ObjectKey, Store, version};
 use k8s_openapi::api::core::v1::Node;
@@ -45,9 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tessera_api::NodeOperation;
 use tessera_api::names::annotation;
-use tessera_api::nodeoperation::{
-    Found, NodeOperationSpec, NodeOperationStatus, OperationKind, OperationPhase, OperationReason, Undo,
-};
+use tessera_api::nodeoperation::{NodeOperationSpec, NodeOperationStatus, OperationPhase};
 use tokio::sync::Mutex;
 
 /// Shortest and longest time, in seconds, after which a withdrawn operation is tried again; random, so that racers part.
@@ -60,95 +60,13 @@ pub fn watch_operations(
 ) -> Store<Operation> {
     let api: Api<DeserializeGuard<NodeOperation>> = Api::all(process.client());
     let store = Store::new("NodeOperation", on_change);
-    process.watch_into(api, watcher::Config::default(), store.clone(), Operation::project);
+    process.watch_into(
+        api,
+        watcher::Config::default(),
+        store.clone(),
+        Operation::project,
+    );
     store
-}
-
-/// What somebody wants to do to a node.
-#[derive(Clone, Debug)]
-pub struct Intent<'a> {
-    /// The node.
-    pub node: &'a str,
-    /// Its UID: the operation goes with this Node.
-    pub node_uid: &'a str,
-    /// What is done.
-    pub kind: OperationKind,
-    /// Why.
-    pub reason: OperationReason,
-    /// Why, in words.
-    pub message: String,
-    /// What it leads to.
-    pub target: String,
-    /// How the node was found.
-    pub found: Found,
-    /// What has to be undone at the end, once it is active.
-    pub undo: Vec<Undo>,
-    /// How much may be disturbed at once.
-    pub budget: Budget,
-    /// All GPU nodes, as the caller's store knows them.
-    pub nodes: &'a BTreeMap<String, NodeState>,
-}
-
-/// What became of an [`Intent`].
-#[derive(Clone, Debug, PartialEq)]
-pub enum Begun {
-    /// It is ours and active: act.
-    Active(Operation),
-    /// Nothing was written: there is no room, or the node is left alone. A watch event tells of a change.
-    NoRoom {
-        /// Why.
-        reason: OperationReason,
-        /// In words.
-        message: String,
-    },
-    /// Somebody else got the room in the same moment; the operation is `Withdrawn`.
-    Withdrawn {
-        /// Why.
-        reason: OperationReason,
-        /// In words.
-        message: String,
-        /// When to try again, unless room is seen to be full still.
-        retry: Duration,
-    },
-    /// Somebody else holds the node; nothing was written.
-    Busy(Operation),
-}
-
-/// A request for a NodeOperation failed.
-#[derive(Debug, thiserror::Error)]
-pub enum OperationError {
-    /// No longer the leader.
-    #[error(transparent)]
-    NotLeading(#[from] NotLeading),
-    /// The API server refused, or did not answer.
-    #[error("cannot {verb} NodeOperation {node}: {}", sentence(source))]
-    Request {
-        /// What was tried.
-        verb: &'static str,
-        /// The node, or `s` for all.
-        node: String,
-        /// The client's error.
-        #[source]
-        source: kube::Error,
-    },
-}
-
-impl Classify for OperationError {
-    fn class(&self) -> Class {
-        match self {
-            Self::NotLeading(_) => Class::LostLeadership,
-            // Somebody removed it: look again.
-            Self::Request { source, verb, .. } if is_not_found(source) && *verb != "list" => Class::Conflict,
-            Self::Request { source, .. } => classify(source),
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::NotLeading(_) => "NotLeading",
-            Self::Request { .. } => "NodeOperationFailed",
-        }
-    }
 }
 
 /// Begins, advances and ends the operations of one holder.
@@ -168,13 +86,22 @@ pub struct Operations {
 impl Operations {
     /// Of `holder` (a controller's name, or `sre-agent/<namespace>/<name>`), writing as field manager `manager`, each
     /// request within `limit`. `store` holds all operations ([`watch_operations`]).
-    pub fn new(client: &Client, holder: &str, manager: &str, limit: Duration, store: Store<Operation>) -> Self {
+    pub fn new(
+        client: &Client,
+        holder: &str,
+        manager: &str,
+        limit: Duration,
+        store: Store<Operation>,
+    ) -> Self {
         Self {
             api: Api::all(client.clone()),
             all: Api::all(client.clone()),
             nodes: Api::all(client.clone()),
             holder: holder.to_owned(),
-            write: PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() },
+            write: PostParams {
+                field_manager: Some(manager.to_owned()),
+                ..PostParams::default()
+            },
             limit,
             store,
             gate: Arc::default(),
@@ -199,29 +126,55 @@ impl Operations {
     /// Begins an operation, or resumes a tentative one of ours. See the module's text.
     pub async fn begin(&self, term: &Term, intent: &Intent<'_>) -> Result<Begun, OperationError> {
         let _one_at_a_time = self.gate.lock().await;
-        let current = self.on(intent.node).map(|operation| Operation::clone(&operation));
+        let current = self
+            .on(intent.node)
+            .map(|operation| Operation::clone(&operation));
         // An operation on an earlier Node of this name is about to be collected with it.
-        if let Some(other) = current.as_ref().filter(|op| op.node_uid != intent.node_uid && !op.node_uid.is_empty()) {
+        if let Some(other) = current
+            .as_ref()
+            .filter(|op| op.node_uid != intent.node_uid && !op.node_uid.is_empty())
+        {
             self.remove(term, other).await?;
             return Ok(Begun::Busy(other.clone()));
         }
         match current.as_ref().filter(|operation| !operation.is_ended()) {
             Some(other) if other.holder != self.holder => return Ok(Begun::Busy(other.clone())),
-            Some(ours) if ours.phase() != OperationPhase::Tentative => return Ok(Begun::Active(ours.clone())),
+            Some(ours) if ours.phase() != OperationPhase::Tentative => {
+                return Ok(Begun::Active(ours.clone()));
+            }
             _ => {}
         }
-        let known: Vec<Operation> = self.store.values().iter().map(|op| Operation::clone(op)).collect();
-        let resumed = current.as_ref().is_some_and(|operation| !operation.is_ended());
-        if let (Admission::Withdraw { reason, message }, false) = (Self::judge(intent, &known, intent.nodes), resumed) {
+        let known: Vec<Operation> = self
+            .store
+            .values()
+            .iter()
+            .map(|op| Operation::clone(op))
+            .collect();
+        let resumed = current
+            .as_ref()
+            .is_some_and(|operation| !operation.is_ended());
+        if let (Admission::Withdraw { reason, message }, false) =
+            (Self::judge(intent, &known, intent.nodes), resumed)
+        {
             return Ok(Begun::NoRoom { reason, message });
         }
         let mine = self.claim(term, intent, current).await?;
         let operations = self.list().await?;
         let nodes = self.cordoned(intent.nodes).await?;
-        self.settle(term, intent, &mine, Self::judge(intent, &operations, &nodes)).await
+        self.settle(
+            term,
+            intent,
+            &mine,
+            Self::judge(intent, &operations, &nodes),
+        )
+        .await
     }
 
-    fn judge(intent: &Intent<'_>, operations: &[Operation], nodes: &BTreeMap<String, NodeState>) -> Admission {
+    fn judge(
+        intent: &Intent<'_>,
+        operations: &[Operation],
+        nodes: &BTreeMap<String, NodeState>,
+    ) -> Admission {
         admit(intent.budget, intent.kind, intent.node, operations, nodes)
     }
 
@@ -236,21 +189,29 @@ impl Operations {
             Some(ours) if !ours.is_ended() => Ok(ours),
             Some(ended) => {
                 let progress = Self::opening(intent, OperationPhase::Tentative);
-                let status = first_status(&ended.status, intent.kind, &self.holder, &progress, crate::clock::wall());
+                let status = first_status(
+                    &ended.status,
+                    intent.kind,
+                    &self.holder,
+                    &progress,
+                    crate::clock::wall(),
+                );
                 self.write(term, &ended, status).await
             }
             None => {
                 term.check()?;
                 let object = NodeOperation::on_node(intent.node, intent.node_uid, &self.holder);
                 let created = within(self.limit, self.api.create(&self.write, &object)).await;
-                let created = created.map_err(|source| Self::failed("create", intent.node, source))?;
+                let created =
+                    created.map_err(|source| Self::failed("create", intent.node, source))?;
                 Ok(self.learn(&created))
             }
         }
     }
 
     fn opening(intent: &Intent<'_>, phase: OperationPhase) -> Progress {
-        let mut progress = Progress::to(phase, intent.reason, intent.message.clone()).leading_to(intent.target.clone());
+        let mut progress = Progress::to(phase, intent.reason, intent.message.clone())
+            .leading_to(intent.target.clone());
         progress.found = Some(intent.found.clone());
         progress
     }
@@ -266,23 +227,36 @@ impl Operations {
         let now = crate::clock::wall();
         let status = |progress: &Progress| match mine.kind() {
             Some(_) => next_status(&mine.status, progress, now),
-            None => first_status(&NodeOperationStatus::default(), intent.kind, &self.holder, progress, now),
+            None => first_status(
+                &NodeOperationStatus::default(),
+                intent.kind,
+                &self.holder,
+                progress,
+                now,
+            ),
         };
         match admission {
             Admission::Admit => {
-                let active = Self::opening(intent, OperationPhase::Active).undoing(intent.undo.clone());
+                let active =
+                    Self::opening(intent, OperationPhase::Active).undoing(intent.undo.clone());
                 let operation = self.write(term, mine, status(&active)).await?;
                 tracing::info!(node = intent.node, kind = %intent.kind, target = %intent.target, "Reconcile: began {} of node {}", intent.kind, intent.node);
                 Ok(Begun::Active(operation))
             }
             Admission::Withdraw { reason, message } => {
-                let retry = Duration::from_secs_f64(RETRY.0 + (RETRY.1 - RETRY.0) * crate::backoff::jitter());
+                let retry = Duration::from_secs_f64(
+                    RETRY.0 + (RETRY.1 - RETRY.0) * crate::backoff::jitter(),
+                );
                 let progress = Progress::to(OperationPhase::Withdrawn, reason, message.clone())
                     .leading_to(intent.target.clone())
                     .undoing(Vec::new())
                     .until(Some(later(now, retry)));
                 self.write(term, mine, status(&progress)).await?;
-                Ok(Begun::Withdrawn { reason, message, retry })
+                Ok(Begun::Withdrawn {
+                    reason,
+                    message,
+                    retry,
+                })
             }
         }
     }
@@ -313,7 +287,10 @@ impl Operations {
             uid: Some(operation.uid.clone()),
             resource_version: Some(operation.version.clone()),
         };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let params = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
         match within(self.limit, self.api.delete(&operation.node, &params)).await {
             Err(error) if !is_not_found(&error) && !is_conflict(&error) => {
                 Err(Self::failed("delete", &operation.node, error))
@@ -339,8 +316,17 @@ impl Operations {
             resource_version: Some(known.version.clone()),
             ..ObjectMeta::default()
         };
-        let object = NodeOperation { metadata, spec: NodeOperationSpec {}, status: Some(status) };
-        match within(self.limit, self.api.replace_status(&known.node, &self.write, &object)).await {
+        let object = NodeOperation {
+            metadata,
+            spec: NodeOperationSpec {},
+            status: Some(status),
+        };
+        match within(
+            self.limit,
+            self.api.replace_status(&known.node, &self.write, &object),
+        )
+        .await
+        {
             Ok(written) => Ok(self.learn(&written)),
             Err(error) => {
                 if is_not_found(&error) {
@@ -353,7 +339,11 @@ impl Operations {
 
     fn learn(&self, written: &NodeOperation) -> Operation {
         let operation = Operation::of(written);
-        self.store.observe(ObjectKey::cluster(&operation.node), version(written), operation.clone());
+        self.store.observe(
+            ObjectKey::cluster(&operation.node),
+            version(written),
+            operation.clone(),
+        );
         operation
     }
 
@@ -361,7 +351,11 @@ impl Operations {
     async fn list(&self) -> Result<Vec<Operation>, OperationError> {
         let list = within(self.limit, self.all.list(&ListParams::default())).await;
         let list = list.map_err(|source| Self::failed("list", "s", source))?;
-        Ok(list.items.into_iter().filter_map(Operation::project).collect())
+        Ok(list
+            .items
+            .into_iter()
+            .filter_map(Operation::project)
+            .collect())
     }
 
     /// `known` with the cordons of the API server's newest state: metadata of the cordoned Nodes only.
@@ -386,7 +380,11 @@ impl Operations {
     }
 
     fn failed(verb: &'static str, node: &str, source: kube::Error) -> OperationError {
-        OperationError::Request { verb, node: node.to_owned(), source }
+        OperationError::Request {
+            verb,
+            node: node.to_owned(),
+            source,
+        }
     }
 }
 

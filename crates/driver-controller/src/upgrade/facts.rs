@@ -107,8 +107,13 @@ impl Facts {
             (true, false) => Cordon::Foreign,
         };
         let state = node.label(label::UPGRADE_STATE).map(str::to_owned);
-        let asked = node.annotations.get(annotation::UPGRADE_REQUESTED).is_some_and(|value| value == "true");
-        let deploys = node.label(label::DEPLOY_VALIDATOR).is_none_or(|value| value == "true" || value.starts_with("paused"));
+        let asked = node
+            .annotations
+            .get(annotation::UPGRADE_REQUESTED)
+            .is_some_and(|value| value == "true");
+        let deploys = node
+            .label(label::DEPLOY_VALIDATOR)
+            .is_none_or(|value| value == "true" || value.starts_with("paused"));
         Self {
             node: node.name.clone(),
             ready: node.ready,
@@ -216,10 +221,16 @@ pub struct DrainRules {
 impl Default for Rules {
     /// Without a policy: nothing is begun, and what is under way gives its node back.
     fn default() -> Self {
-        let gentle = Force { unmanaged: false, empty_dir: false };
+        let gentle = Force {
+            unmanaged: false,
+            empty_dir: false,
+        };
         Self {
             auto: false,
-            budget: Budget { max_parallel: Some(1), max_unavailable: IntOrPercent::Percent(25) },
+            budget: Budget {
+                max_parallel: Some(1),
+                max_unavailable: IntOrPercent::Percent(25),
+            },
             failures: 1,
             jobs: String::new(),
             jobs_limit: None,
@@ -241,16 +252,25 @@ impl Rules {
         let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
         let drain = DrainRules {
             selector: upgrade.drain.pod_selector.clone(),
-            force: Force { unmanaged: upgrade.drain.force, empty_dir: upgrade.drain.delete_empty_dir },
+            force: Force {
+                unmanaged: upgrade.drain.force,
+                empty_dir: upgrade.drain.delete_empty_dir,
+            },
             limit: limit(upgrade.drain.timeout_seconds),
         };
         let parallel = usize::try_from(upgrade.max_parallel_upgrades).unwrap_or(usize::MAX);
         Self {
             auto: upgrade.auto_upgrade,
-            budget: Budget { max_parallel: (parallel > 0).then_some(parallel), max_unavailable: upgrade.max_unavailable },
+            budget: Budget {
+                max_parallel: (parallel > 0).then_some(parallel),
+                max_unavailable: upgrade.max_unavailable,
+            },
             jobs: upgrade.wait_pod_selector.clone(),
             jobs_limit: limit(upgrade.wait_timeout_seconds),
-            eviction: Force { unmanaged: upgrade.pod_deletion.force, empty_dir: upgrade.pod_deletion.delete_empty_dir },
+            eviction: Force {
+                unmanaged: upgrade.pod_deletion.force,
+                empty_dir: upgrade.pod_deletion.delete_empty_dir,
+            },
             eviction_limit: limit(upgrade.pod_deletion.timeout_seconds),
             drain: upgrade.drain.enable.then_some(drain),
             validator: policy.validator.operand.enabled,

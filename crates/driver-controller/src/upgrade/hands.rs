@@ -33,7 +33,11 @@ impl Hands for RealHands<'_> {
     }
 
     async fn jobs(&self, node: &str) -> Result<Vec<Blocker>, UpgradeError> {
-        let pods = self.upgrades.drain.pods(node, &self.rules.jobs, &self.rules.renamed).await?;
+        let pods = self
+            .upgrades
+            .drain
+            .pods(node, &self.rules.jobs, &self.rules.renamed)
+            .await?;
         let awaited = pods.iter().filter(|pod| !pod.daemon && !pod.mirror);
         Ok(awaited.map(|pod| pod.blocker("it runs")).collect())
     }
@@ -41,10 +45,16 @@ impl Hands for RealHands<'_> {
     async fn clear(&self, node: &str, what: Clearing) -> Result<Remaining, UpgradeError> {
         let rules = self.rules;
         let (selector, leave, force) = match (what, &rules.drain) {
-            (Clearing::Drain, Some(drain)) => (drain.selector.as_str(), Leave::AllPods, drain.force),
+            (Clearing::Drain, Some(drain)) => {
+                (drain.selector.as_str(), Leave::AllPods, drain.force)
+            }
             (Clearing::Drain, None) | (Clearing::Gpu, _) => ("", Leave::GpuPods, rules.eviction),
         };
-        Ok(self.upgrades.drain.step(self.term, node, selector, &rules.renamed, leave, force).await?)
+        Ok(self
+            .upgrades
+            .drain
+            .step(self.term, node, selector, &rules.renamed, leave, force)
+            .await?)
     }
 
     async fn read(&self, node: &str) -> Result<Option<NodeFacts>, UpgradeError> {
@@ -58,24 +68,45 @@ impl Hands for RealHands<'_> {
         let change = match write {
             NodeWrite::Cordon => {
                 let mut annotations = vec![(EVICTIONS_ARE_OURS, Some("true"))];
-                annotations.extend(label_asks.then_some((annotation::UPGRADE_REQUESTED, Some("true"))));
+                annotations
+                    .extend(label_asks.then_some((annotation::UPGRADE_REQUESTED, Some("true"))));
                 let labels = [(label::UPGRADE_STATE, Some(state::UNDER_WAY))];
-                drain.cordon(term, node, KIND, &labels, &annotations).await?
+                drain
+                    .cordon(term, node, KIND, &labels, &annotations)
+                    .await?
             }
             NodeWrite::Uncordon => {
                 let labels = [(label::UPGRADE_STATE, Some(state::DONE))];
-                drain.uncordon(term, node, KIND, &labels, &[(EVICTIONS_ARE_OURS, None)]).await?
+                drain
+                    .uncordon(term, node, KIND, &labels, &[(EVICTIONS_ARE_OURS, None)])
+                    .await?
             }
             NodeWrite::Unmark => {
-                drain.unmark(term, node, &[(EVICTIONS_ARE_OURS, None)]).await?
+                drain
+                    .unmark(term, node, &[(EVICTIONS_ARE_OURS, None)])
+                    .await?
             }
             NodeWrite::ClearRequest => {
                 let labels = [(label::UPGRADE_STATE, Some(state::UNDER_WAY))];
-                drain.annotate(term, node, &labels, &[(annotation::UPGRADE_REQUESTED, None)]).await?
+                drain
+                    .annotate(
+                        term,
+                        node,
+                        &labels,
+                        &[(annotation::UPGRADE_REQUESTED, None)],
+                    )
+                    .await?
             }
             NodeWrite::MarkFailed => {
                 let labels = [(label::UPGRADE_STATE, Some(state::FAILED))];
-                drain.annotate(term, node, &labels, &[(annotation::UPGRADE_REQUESTED, None)]).await?
+                drain
+                    .annotate(
+                        term,
+                        node,
+                        &labels,
+                        &[(annotation::UPGRADE_REQUESTED, None)],
+                    )
+                    .await?
             }
         };
         Ok(change)
@@ -83,20 +114,45 @@ impl Hands for RealHands<'_> {
 
     async fn delete_pod(&self, name: &str, uid: &str) -> Result<(), UpgradeError> {
         self.term.check()?;
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match within(self.upgrades.limit, self.upgrades.pods.delete(name, &params)).await {
+        let preconditions = Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        };
+        let params = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
+        match within(
+            self.upgrades.limit,
+            self.upgrades.pods.delete(name, &params),
+        )
+        .await
+        {
             Ok(_) => {
-                tracing::info!(pod = name, "Reconcile: deleted pod {name}, its DaemonSet makes the next one");
+                tracing::info!(
+                    pod = name,
+                    "Reconcile: deleted pod {name}, its DaemonSet makes the next one"
+                );
                 Ok(())
             }
             Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
-            Err(source) => Err(UpgradeError::DeletePod { pod: name.to_owned(), source }),
+            Err(source) => Err(UpgradeError::DeletePod {
+                pod: name.to_owned(),
+                source,
+            }),
         }
     }
 
-    async fn advance(&self, operation: &Operation, progress: &Progress) -> Result<Operation, UpgradeError> {
-        let next = self.upgrades.operations.advance(self.term, operation, progress).await?;
+    async fn advance(
+        &self,
+        operation: &Operation,
+        progress: &Progress,
+    ) -> Result<Operation, UpgradeError> {
+        let next = self
+            .upgrades
+            .operations
+            .advance(self.term, operation, progress)
+            .await?;
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -106,10 +162,16 @@ impl Hands for RealHands<'_> {
         };
         match progress.phase {
             OperationPhase::Done => {
-                self.upgrades.events.normal(&about, "DriverUpgraded", "Uncordon", &progress.message).await;
+                self.upgrades
+                    .events
+                    .normal(&about, "DriverUpgraded", "Uncordon", &progress.message)
+                    .await;
             }
             OperationPhase::Failed => {
-                self.upgrades.events.warning(&about, "DriverUpgradeFailed", "Upgrade", &progress.message).await;
+                self.upgrades
+                    .events
+                    .warning(&about, "DriverUpgradeFailed", "Upgrade", &progress.message)
+                    .await;
             }
             _ => {}
         }
@@ -117,6 +179,10 @@ impl Hands for RealHands<'_> {
     }
 
     async fn remove(&self, operation: &Operation) -> Result<(), UpgradeError> {
-        Ok(self.upgrades.operations.remove(self.term, operation).await?)
+        Ok(self
+            .upgrades
+            .operations
+            .remove(self.term, operation)
+            .await?)
     }
 }

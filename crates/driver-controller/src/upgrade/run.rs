@@ -45,9 +45,16 @@ pub trait Hands {
     /// The jobs on a node to wait for.
     fn jobs(&self, node: &str) -> impl Future<Output = Result<Vec<Blocker>, UpgradeError>> + Send;
     /// Evicts pods and tells which are left.
-    fn clear(&self, node: &str, what: Clearing) -> impl Future<Output = Result<Remaining, UpgradeError>> + Send;
+    fn clear(
+        &self,
+        node: &str,
+        what: Clearing,
+    ) -> impl Future<Output = Result<Remaining, UpgradeError>> + Send;
     /// Reads a node anew; `None`: it has gone.
-    fn read(&self, node: &str) -> impl Future<Output = Result<Option<NodeFacts>, UpgradeError>> + Send;
+    fn read(
+        &self,
+        node: &str,
+    ) -> impl Future<Output = Result<Option<NodeFacts>, UpgradeError>> + Send;
     /// Writes a node.
     fn change(
         &self,
@@ -55,7 +62,11 @@ pub trait Hands {
         write: NodeWrite,
     ) -> impl Future<Output = Result<NodeChange, UpgradeError>> + Send;
     /// Deletes a pod of ours; one that has gone is no error.
-    fn delete_pod(&self, name: &str, uid: &str) -> impl Future<Output = Result<(), UpgradeError>> + Send;
+    fn delete_pod(
+        &self,
+        name: &str,
+        uid: &str,
+    ) -> impl Future<Output = Result<(), UpgradeError>> + Send;
     /// Writes how far an operation is.
     fn advance(
         &self,
@@ -63,7 +74,10 @@ pub trait Hands {
         progress: &Progress,
     ) -> impl Future<Output = Result<Operation, UpgradeError>> + Send;
     /// Removes the record of an ended operation.
-    fn remove(&self, operation: &Operation) -> impl Future<Output = Result<(), UpgradeError>> + Send;
+    fn remove(
+        &self,
+        operation: &Operation,
+    ) -> impl Future<Output = Result<(), UpgradeError>> + Send;
 }
 
 /// A node, its pods and its operation.
@@ -84,7 +98,13 @@ pub struct Scene {
 impl Scene {
     /// What the machine looks at.
     pub fn facts(&self, rules: &Rules) -> Facts {
-        Facts::of(&self.node, self.want.clone(), self.driver.clone(), self.validator.clone(), rules)
+        Facts::of(
+            &self.node,
+            self.want.clone(),
+            self.driver.clone(),
+            self.validator.clone(),
+            rules,
+        )
     }
 }
 
@@ -98,7 +118,12 @@ pub async fn work<H: Hands>(
     let mut looked = Looked::default();
     for _ in 0..ROUNDS {
         let facts = scene.facts(rules);
-        let at = Moment { facts: &facts, looked: &looked, rules, now: hands.now() };
+        let at = Moment {
+            facts: &facts,
+            looked: &looked,
+            rules,
+            now: hands.now(),
+        };
         let decision = step(&at, scene.operation.as_ref(), holder);
         for act in decision.acts {
             if !perform(hands, scene, &mut looked, act).await? {
@@ -141,7 +166,9 @@ async fn perform<H: Hands>(
         }
         Act::ReadNode => {
             looked.node = true;
-            let Some(node) = hands.read(&name).await? else { return Ok(false) };
+            let Some(node) = hands.read(&name).await? else {
+                return Ok(false);
+            };
             scene.node = node;
             return Ok(true);
         }

@@ -1,44 +1,40 @@
 //! The machine in a simulated cluster in which processes die after any act, watches lag, people cordon and uncordon,
 //! nodes vanish, budgets block evictions, and another holder races for the same room.
 
+mod actors;
 mod cases;
+mod hands;
 mod world;
 
 use super::facts::{KIND, Rules};
 use super::run::work;
 use super::survey::{Survey, survey};
+use actors::{Begin, claim, go_on, racer};
 use proptest::prelude::*;
 use std::sync::Arc;
-use std::time::Duration;
 use tessera_api::names::annotation;
-use tessera_api::nodeoperation::{OperationKind, OperationPhase, OperationReason};
+use tessera_api::nodeoperation::OperationPhase;
 use tessera_api::units::IntOrPercent;
-use tessera_runtime::operation::{
-    Admission, Budget, Operation, Progress, admit, first_status, later, next_status,
-};
+use tessera_runtime::operation::{Budget, Operation};
 use world::{Cluster, Dice, Job, US, World};
-
-/// A beginning that is under way: claimed, and perhaps looked around.
-struct Begin {
-    holder: &'static str,
-    kind: OperationKind,
-    mine: Operation,
-    seen: Option<Vec<Operation>>,
-}
-
-const RACER: &str = "sre-agent/ops/sre";
 
 fn rules(parallel: usize, unavailable: u32) -> Rules {
     Rules {
         auto: true,
-        budget: Budget { max_parallel: Some(parallel), max_unavailable: IntOrPercent::Int(unavailable) },
+        budget: Budget {
+            max_parallel: Some(parallel),
+            max_unavailable: IntOrPercent::Int(unavailable),
+        },
         validator: true,
         ..Rules::default()
     }
 }
 
 fn world(nodes: usize, rules: Rules) -> World {
-    let mut cluster = Cluster { template: 1, ..Cluster::default() };
+    let mut cluster = Cluster {
+        template: 1,
+        ..Cluster::default()
+    };
     for number in 0..nodes {
         cluster.add_node(&format!("gpu-{number}"));
     }
@@ -46,11 +42,17 @@ fn world(nodes: usize, rules: Rules) -> World {
     for _ in 0..3 {
         cluster.live(&mut dice);
     }
-    World { cluster: Arc::new(parking_lot::Mutex::new(cluster)), rules }
+    World {
+        cluster: Arc::new(parking_lot::Mutex::new(cluster)),
+        rules,
+    }
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 fn look(world: &World, stale: &Cluster) -> Survey {
@@ -61,7 +63,14 @@ fn look(world: &World, stale: &Cluster) -> Survey {
         .map(|scene| (scene.facts(&world.rules), scene.operation.map(Arc::new)))
         .collect();
     let operations: Vec<_> = stale.operations.values().cloned().map(Arc::new).collect();
-    survey(&nodes, &operations, &stale.states(), &world.rules, US, world.cluster.lock().now())
+    survey(
+        &nodes,
+        &operations,
+        &stale.states(),
+        &world.rules,
+        US,
+        world.cluster.lock().now(),
+    )
 }
 
 /// The lock must not be held while somebody looks.
@@ -69,86 +78,14 @@ fn now(world: &World) -> Cluster {
     world.cluster.lock().clone()
 }
 
-fn opening(phase: OperationPhase, target: &str) -> Progress {
-    Progress::to(phase, OperationReason::DriverOutdated, "m").leading_to(target)
-}
-
-/// The first write of a beginning; `None` if somebody else was faster or the process died.
-fn claim(world: &World, holder: &'static str, kind: OperationKind, node: &str, target: &str, stale: &Cluster) -> Option<Begin> {
-    let mine = match stale.operations.get(node) {
-        Some(ours) if ours.runs_for(holder) && ours.phase() == OperationPhase::Tentative => ours.clone(),
-        Some(running) if !running.is_ended() => return None,
-        Some(ended) => world
-            .replace(ended, |operation, now| {
-                operation.status = first_status(&ended.status, kind, holder, &opening(OperationPhase::Tentative, target), now);
-                operation.holder = holder.into();
-            })
-            .ok()?,
-        None => world
-            .act("create operation", |cluster| {
-                let node_uid = cluster.nodes.get(node)?.facts.uid.clone();
-                if cluster.operations.contains_key(node) {
-                    return None;
-                }
-                let version = cluster.next_version();
-                let created = Operation { node: node.into(), uid: version.clone(), version, node_uid, holder: holder.into(), ..Operation::default() };
-                cluster.operations.insert(node.into(), created.clone());
-                Some(created)
-            })
-            .ok()??,
-    };
-    Some(Begin { holder, kind, mine, seen: None })
-}
-
-/// The next part of a beginning; `false` when it is over.
-fn go_on(world: &World, begin: &mut Begin) -> bool {
-    let Some(seen) = &begin.seen else {
-        begin.seen = world.act("list", |cluster| cluster.operations.values().cloned().collect()).ok();
-        return begin.seen.is_some();
-    };
-    let states = world.cluster.lock().states();
-    let target = now(world).wanted().target();
-    let admission = admit(world.rules.budget, begin.kind, &begin.mine.node, seen, &states);
-    let (holder, kind) = (begin.holder, begin.kind);
-    let _ = world.replace(&begin.mine, |operation, now| {
-        let progress = match &admission {
-            Admission::Admit => opening(OperationPhase::Active, &target),
-            Admission::Withdraw { reason, .. } => Progress::to(OperationPhase::Withdrawn, *reason, "w").until(Some(later(now, Duration::from_secs(2)))),
-        };
-        operation.status = match operation.kind() {
-            Some(_) => next_status(&operation.status, &progress, now),
-            None => first_status(&operation.status, kind, holder, &progress, now),
-        };
-        operation.status.holder = Some(holder.into());
-    });
-    false
-}
-
-/// The other holder disturbs nodes too: no pods, no cordon, only the lock.
-fn racer(world: &World, dice: &mut Dice, begins: &mut Vec<Begin>) {
-    let cluster = now(world);
-    let mine = cluster.operations.values().find(|operation| operation.runs_for(RACER));
-    match mine {
-        Some(operation) if operation.phase() == OperationPhase::Active => {
-            let done = Progress::to(OperationPhase::Done, OperationReason::Succeeded, "d");
-            let _ = world.replace(operation, |current, now| current.status = next_status(&current.status, &done, now));
-        }
-        Some(_) => {}
-        None => {
-            let free: Vec<&String> = cluster.nodes.iter().filter(|(_, node)| node.facts.ready && !node.facts.unschedulable).map(|(name, _)| name).collect();
-            if let Some(node) = free.get(dice.roll(free.len())) {
-                begins.extend(claim(world, RACER, OperationKind::Repair, node, "r", &cluster));
-            }
-        }
-    }
-}
-
 /// What people and hardware do.
 fn chaos(world: &World, dice: &mut Dice) {
     let mut cluster = world.cluster.lock();
     let version = cluster.next_version();
     let names: Vec<String> = cluster.nodes.keys().cloned().collect();
-    let Some(name) = names.get(dice.roll(names.len())).cloned() else { return };
+    let Some(name) = names.get(dice.roll(names.len())).cloned() else {
+        return;
+    };
     let what = dice.roll(10);
     if what == 9 {
         cluster.daemon_set_gone = !cluster.daemon_set_gone;
@@ -157,17 +94,24 @@ fn chaos(world: &World, dice: &mut Dice) {
     let node = cluster.nodes.get_mut(&name).unwrap();
     match what {
         // Who uncordons and cordons again before we have seen it cannot be told from us.
-        0 if !node.facts.unschedulable && !node.facts.annotations.contains_key(annotation::CORDONED_BY) => {
+        0 if !node.facts.unschedulable
+            && !node.facts.annotations.contains_key(annotation::CORDONED_BY) =>
+        {
             (node.facts.unschedulable, node.cordoned_by_us) = (true, false);
         }
         // Somebody else's uncordon, of a foreign cordon or (rarely) of ours.
         1 if !node.cordoned_by_us || dice.one_in(4) => node.facts.unschedulable = false,
         2 => node.facts.ready = !node.facts.ready,
-        3 if !node.facts.unschedulable => node.jobs.push(Job { blocked: dice.one_in(3), ending: false }),
+        3 if !node.facts.unschedulable => node.jobs.push(Job {
+            blocked: dice.one_in(3),
+            ending: false,
+        }),
         4 => node.jobs.iter_mut().for_each(|job| job.blocked = false),
         5 => node.broken = !node.broken && dice.one_in(3),
         6 => {
-            node.facts.annotations.insert(annotation::UPGRADE_REQUESTED.into(), "true".into());
+            node.facts
+                .annotations
+                .insert(annotation::UPGRADE_REQUESTED.into(), "true".into());
         }
         7 if dice.one_in(6) => {
             cluster.nodes.remove(&name);
@@ -199,7 +143,12 @@ fn reconcile(world: &World, dice: &mut Dice, stale: &mut Cluster, begins: &mut V
         return;
     }
     let names: Vec<String> = stale.nodes.keys().cloned().collect();
-    let Some(mut scene) = names.get(dice.roll(names.len())).and_then(|name| world.scene(name, stale)) else { return };
+    let Some(mut scene) = names
+        .get(dice.roll(names.len()))
+        .and_then(|name| world.scene(name, stale))
+    else {
+        return;
+    };
     // Errors are crashes and conflicts: the next look goes on.
     let _ = run(work(world, &mut scene, &world.rules, US));
 }
@@ -219,13 +168,20 @@ fn settle(world: &World, dice: &mut Dice) {
         let names: Vec<String> = present.nodes.keys().cloned().collect();
         for name in names {
             let fresh = now(world);
-            let Some(mut scene) = world.scene(&name, &fresh) else { continue };
+            let Some(mut scene) = world.scene(&name, &fresh) else {
+                continue;
+            };
             if let Err(error) = run(work(world, &mut scene, &world.rules, US)) {
                 panic!("{name}: {error}");
             }
         }
         let after = world.cluster.lock().version;
-        let waits = world.cluster.lock().operations.values().any(|operation| operation.runs_for(US))
+        let waits = world
+            .cluster
+            .lock()
+            .operations
+            .values()
+            .any(|operation| operation.runs_for(US))
             || look(world, &now(world)).again.is_some();
         if round > 3 && before == after && !waits {
             return;
@@ -235,7 +191,10 @@ fn settle(world: &World, dice: &mut Dice) {
         let mut cluster = world.cluster.lock();
         cluster.version = cluster.version.max(after);
     }
-    panic!("the roll-out does not end: {:#?}", world.cluster.lock().operations);
+    panic!(
+        "the roll-out does not end: {:#?}",
+        world.cluster.lock().operations
+    );
 }
 
 /// No node is left in between.
@@ -245,8 +204,14 @@ fn assert_settled(world: &World) {
         let operation = cluster.operations.get(name);
         let failed = operation.is_some_and(|operation| operation.phase() == OperationPhase::Failed);
         let ours = node.facts.unschedulable && node.cordoned_by_us;
-        assert!(!ours || failed, "{name} stays cordoned, and nobody says why: {operation:?}");
-        assert!(operation.is_none_or(Operation::is_ended), "{name}: {operation:?}");
+        assert!(
+            !ours || failed,
+            "{name} stays cordoned, and nobody says why: {operation:?}"
+        );
+        assert!(
+            operation.is_none_or(Operation::is_ended),
+            "{name}: {operation:?}"
+        );
         let mark = node.facts.annotations.contains_key(annotation::CORDONED_BY);
         assert_eq!(mark, ours && failed, "{name} keeps a mark");
     }
@@ -255,7 +220,11 @@ fn assert_settled(world: &World) {
 fn outdated(world: &World) -> Vec<String> {
     let cluster = world.cluster.lock();
     let wanted = cluster.template.to_string();
-    let old = cluster.nodes.iter().filter(|(_, node)| node.driver.as_ref().is_some_and(|pod| pod.config_hash != wanted));
+    let old = cluster.nodes.iter().filter(|(_, node)| {
+        node.driver
+            .as_ref()
+            .is_some_and(|pod| pod.config_hash != wanted)
+    });
     old.map(|(name, _)| name.clone()).collect()
 }
 

@@ -3,6 +3,7 @@
 //! It is run again and again until it rests; every act may be the last one that this process does, so each decision is
 //! made from what is persisted (NodeOperation, node mark, pods) and never from what was done before in memory.
 
+mod clear;
 mod replace;
 #[cfg(test)]
 mod tests;
@@ -14,11 +15,6 @@ use tessera_api::names::annotation;
 use tessera_api::nodeoperation::{Blocker, OperationPhase, OperationReason};
 use tessera_runtime::drain::{Remaining, look_again};
 use tessera_runtime::operation::{Operation, Progress, later};
-
-/// Longest time between two looks at pods that should leave.
-const LOOK_EVICTED: Duration = Duration::from_secs(30);
-/// Longest time between two looks at jobs, which may take days.
-const LOOK_JOBS: Duration = Duration::from_secs(60);
 
 /// One thing to do. Each is safe to do again.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,20 +129,31 @@ fn idle(at: &Moment<'_>, ended: Option<&Operation>, holder: &str) -> Step {
     if at.facts.marked && at.facts.cordon == Cordon::None {
         return again(Act::Unmark);
     }
-    let Some(ended) = ended.filter(|operation| operation.holder == holder) else { return quiet() };
+    let Some(ended) = ended.filter(|operation| operation.holder == holder) else {
+        return quiet();
+    };
     let failed = ended.phase() == OperationPhase::Failed && at.facts.cordon == Cordon::Ours;
     if failed {
         let reason = ended.status.message.clone().unwrap_or_default();
-        return Step { acts: Vec::new(), then: Then::Rest(Rest::Failed { reason }) };
+        return Step {
+            acts: Vec::new(),
+            then: Then::Rest(Rest::Failed { reason }),
+        };
     }
     if ended.is_expired(at.now) {
-        return Step { acts: vec![Act::RemoveRecord], then: Then::Rest(Rest::Quiet) };
+        return Step {
+            acts: vec![Act::RemoveRecord],
+            then: Then::Rest(Rest::Quiet),
+        };
     }
     quiet()
 }
 
 fn running(at: &Moment<'_>, operation: &Operation) -> Step {
-    if at.facts.marked && at.facts.cordon == Cordon::None && operation.phase() != OperationPhase::Tentative {
+    if at.facts.marked
+        && at.facts.cordon == Cordon::None
+        && operation.phase() != OperationPhase::Tentative
+    {
         return again(Act::Unmark);
     }
     if at.facts.wanted.is_none() && !at.facts.driverless {
@@ -155,11 +162,13 @@ fn running(at: &Moment<'_>, operation: &Operation) -> Step {
     match operation.phase() {
         OperationPhase::Tentative => waiting("its operation waits for the budget", None),
         OperationPhase::Active | OperationPhase::Cordoned => admitted(at, operation),
-        OperationPhase::WaitingForJobs | OperationPhase::EvictingPods | OperationPhase::Draining => {
-            leaving(at, operation)
-        }
+        OperationPhase::WaitingForJobs
+        | OperationPhase::EvictingPods
+        | OperationPhase::Draining => leaving(at, operation),
         OperationPhase::RestartingDriver => replace::restarting(at, operation),
-        OperationPhase::Validating | OperationPhase::Uncordoning => replace::validating(at, operation),
+        OperationPhase::Validating | OperationPhase::Uncordoning => {
+            replace::validating(at, operation)
+        }
         OperationPhase::ApplyingLayout
         | OperationPhase::AwaitingRepair
         | OperationPhase::Probation
@@ -180,15 +189,19 @@ fn restarts(at: &Moment<'_>) -> bool {
 
 fn admitted(at: &Moment<'_>, operation: &Operation) -> Step {
     match at.facts.cordon {
-        Cordon::Ours if restarts(at) => jobs(at, operation),
+        Cordon::Ours if restarts(at) => clear::jobs(at, operation),
         // Our cordon is left from an operation that is gone: give the node back when it works.
         Cordon::Ours => replace::validating(at, operation),
         Cordon::Foreign => {
-            let message = "somebody else has cordoned the node; it is left alone until that is undone";
+            let message =
+                "somebody else has cordoned the node; it is left alone until that is undone";
             withdraw(OperationReason::ForeignCordon, message)
         }
         Cordon::None if restarts(at) && !at.facts.skip => again(Act::Cordon),
-        Cordon::None => withdraw(OperationReason::NoLongerNeeded, "the driver need not be replaced any more"),
+        Cordon::None => withdraw(
+            OperationReason::NoLongerNeeded,
+            "the driver need not be replaced any more",
+        ),
     }
 }
 
@@ -207,83 +220,9 @@ fn leaving(at: &Moment<'_>, operation: &Operation) -> Step {
         return replace::validating(at, operation);
     }
     match operation.phase() {
-        OperationPhase::Draining => drain(at, operation),
-        OperationPhase::EvictingPods => evict(at, operation),
-        _ => jobs(at, operation),
-    }
-}
-
-fn jobs(at: &Moment<'_>, operation: &Operation) -> Step {
-    if at.rules.jobs.is_empty() {
-        return evict(at, operation);
-    }
-    let Some(jobs) = &at.looked.jobs else { return again(Act::LookForJobs) };
-    let phase = OperationPhase::WaitingForJobs;
-    if jobs.is_empty() || is_late(at, operation, phase) {
-        return evict(at, operation);
-    }
-    let message = format!("waiting for {} to end (waitForCompletion)", count(jobs.len(), "job pod"));
-    let progress = Progress::to(phase, OperationReason::JobsRunning, message).blocked_by(jobs.clone());
-    wait(at, operation, progress, at.rules.jobs_limit, Some(LOOK_JOBS))
-}
-
-fn evict(at: &Moment<'_>, operation: &Operation) -> Step {
-    let Some(remaining) = &at.looked.gpu else { return again(Act::EvictGpuPods) };
-    let phase = OperationPhase::EvictingPods;
-    if remaining.is_clear() {
-        return replace::restart(at);
-    }
-    if !is_late(at, operation, phase) {
-        let progress = left(phase, remaining, "GPU pod");
-        return wait(at, operation, progress, at.rules.eviction_limit, Some(LOOK_EVICTED));
-    }
-    if at.rules.drain.is_some() {
-        return drain(at, operation);
-    }
-    overdue(at, remaining, at.rules.eviction_limit, "podDeletion")
-}
-
-/// The drain is a means to get the GPU pods off the node: when they are gone it has done its work.
-fn drain(at: &Moment<'_>, operation: &Operation) -> Step {
-    let Some(gpu) = &at.looked.gpu else { return again(Act::EvictGpuPods) };
-    if gpu.is_clear() {
-        return replace::restart(at);
-    }
-    let Some(rules) = &at.rules.drain else { return evict(at, operation) };
-    let Some(remaining) = &at.looked.drain else { return again(Act::DrainPods) };
-    let phase = OperationPhase::Draining;
-    let remaining = if remaining.is_clear() { gpu } else { remaining };
-    if is_late(at, operation, phase) {
-        return overdue(at, remaining, rules.limit, "drain");
-    }
-    wait(at, operation, left(phase, remaining, "pod"), rules.limit, Some(LOOK_EVICTED))
-}
-
-fn left(phase: OperationPhase, remaining: &Remaining, what: &str) -> Progress {
-    let reason = remaining.reason.unwrap_or(OperationReason::PodsTerminating);
-    let message = format!("{} still on the node: {}", count(remaining.pods, what), why(reason));
-    Progress::to(phase, reason, message).blocked_by(remaining.blockers.clone())
-}
-
-fn overdue(at: &Moment<'_>, remaining: &Remaining, limit: Option<Duration>, field: &str) -> Step {
-    let reason = remaining.reason.unwrap_or(OperationReason::DeadlineExceeded);
-    let first = remaining.blockers.first().map_or_else(String::new, |blocker| {
-        format!(", the first is {} {}/{}", blocker.kind, blocker.namespace, blocker.name)
-    });
-    let message = format!(
-        "{} left within {} s (driver.upgradePolicy.{field}.timeoutSeconds): {}{first}. The old driver still runs",
-        if remaining.pods == 1 { "1 pod has not".to_owned() } else { format!("{} pods have not", remaining.pods) },
-        limit.unwrap_or_default().as_secs(),
-        why(reason),
-    );
-    replace::fail(at, reason, &message)
-}
-
-fn why(reason: OperationReason) -> &'static str {
-    match reason {
-        OperationReason::PodNotEvictable => "some may not be evicted, see the blockers",
-        OperationReason::DisruptionBudget => "a PodDisruptionBudget allows no eviction now",
-        _ => "evicted, and ending",
+        OperationPhase::Draining => clear::drain(at, operation),
+        OperationPhase::EvictingPods => clear::evict(at, operation),
+        _ => clear::jobs(at, operation),
     }
 }
 
@@ -296,39 +235,58 @@ fn wait(
     look: Option<Duration>,
 ) -> Step {
     let same = operation.phase() == progress.phase;
-    let deadline = if same { operation.deadline() } else { limit.map(|limit| later(at.now, limit)) };
-    let waited = if same { operation.in_phase_for(at.now) } else { Duration::ZERO };
-    let left = deadline.map(|deadline| Duration::try_from(deadline.duration_since(at.now)).unwrap_or_default());
+    let deadline = if same {
+        operation.deadline()
+    } else {
+        limit.map(|limit| later(at.now, limit))
+    };
+    let waited = if same {
+        operation.in_phase_for(at.now)
+    } else {
+        Duration::ZERO
+    };
+    let left = deadline
+        .map(|deadline| Duration::try_from(deadline.duration_since(at.now)).unwrap_or_default());
     let look = look.map(|longest| look_again(waited, longest));
     // A deadline is met when its second has begun.
     let left = left.map(|left| left.max(Duration::from_millis(100)));
     let reason = format!("{}: {}", progress.phase, progress.message);
     let again = left.into_iter().chain(look).min();
     let progress = progress.until(deadline).leading_to(at.facts.target());
-    Step { acts: vec![Act::Persist(progress)], then: Then::Rest(Rest::Waiting { reason, again }) }
+    Step {
+        acts: vec![Act::Persist(progress)],
+        then: Then::Rest(Rest::Waiting { reason, again }),
+    }
 }
 
 fn withdraw(reason: OperationReason, message: &str) -> Step {
     let progress = Progress::to(OperationPhase::Withdrawn, reason, message);
-    Step { acts: vec![Act::Persist(progress)], then: Then::Rest(Rest::Quiet) }
-}
-
-fn is_late(at: &Moment<'_>, operation: &Operation, phase: OperationPhase) -> bool {
-    operation.phase() == phase && operation.is_late(at.now)
+    Step {
+        acts: vec![Act::Persist(progress)],
+        then: Then::Rest(Rest::Quiet),
+    }
 }
 
 fn again(act: Act) -> Step {
-    Step { acts: vec![act], then: Then::Again }
+    Step {
+        acts: vec![act],
+        then: Then::Again,
+    }
 }
 
 fn quiet() -> Step {
-    Step { acts: Vec::new(), then: Then::Rest(Rest::Quiet) }
+    Step {
+        acts: Vec::new(),
+        then: Then::Rest(Rest::Quiet),
+    }
 }
 
 fn waiting(reason: &str, again: Option<Duration>) -> Step {
-    Step { acts: Vec::new(), then: Then::Rest(Rest::Waiting { reason: reason.to_owned(), again }) }
-}
-
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+    Step {
+        acts: Vec::new(),
+        then: Then::Rest(Rest::Waiting {
+            reason: reason.to_owned(),
+            again,
+        }),
+    }
 }

@@ -1,13 +1,13 @@
 //! All nodes at a glance: who has the wanted driver, who waits for what, who is next. Pure.
 
+mod report;
+
 use super::facts::{Cordon, Facts, KIND, Rules};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tessera_api::conditions::Reason;
 use tessera_api::nodeoperation::{OperationPhase, OperationReason};
-use tessera_api::policy::{NodeExceptions, UpgradeProgress};
 use tessera_runtime::operation::{Admission, NodeState, Operation, admit, retry_at};
 
 /// Where a node stands in the roll-out.
@@ -119,8 +119,12 @@ pub fn survey(
         let operation = operation.as_deref();
         if let Some(wanted) = &facts.wanted {
             survey.versions.insert(wanted.version.clone());
-            let has = facts.driver.as_ref().is_some_and(|driver| driver.config_hash == wanted.hash);
-            survey.done += usize::from(has && !operation.is_some_and(|operation| operation.runs_for(holder)));
+            let has = facts
+                .driver
+                .as_ref()
+                .is_some_and(|driver| driver.config_hash == wanted.hash);
+            survey.done +=
+                usize::from(has && !operation.is_some_and(|operation| operation.runs_for(holder)));
         }
         let standing = match stand(facts, operation, rules, holder, now) {
             Ok(standing) => standing,
@@ -129,11 +133,21 @@ pub fn survey(
                 continue;
             }
         };
-        if let (Standing::Pending { why: Why::Retrying, .. }, Some(at)) =
-            (&standing, operation.and_then(|operation| retry_at(operation, now)))
-        {
+        if let (
+            Standing::Pending {
+                why: Why::Retrying, ..
+            },
+            Some(at),
+        ) = (
+            &standing,
+            operation.and_then(|operation| retry_at(operation, now)),
+        ) {
             let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-            survey.again = survey.again.into_iter().chain([left.max(Duration::from_millis(100))]).min();
+            survey.again = survey
+                .again
+                .into_iter()
+                .chain([left.max(Duration::from_millis(100))])
+                .min();
         }
         survey.standings.insert(facts.node.clone(), standing);
     }
@@ -152,8 +166,14 @@ fn stand<'a>(
 ) -> Result<Standing, Contender<'a>> {
     let needed = facts.needs_restart();
     match operation {
-        Some(operation) if operation.runs_for(holder) && operation.phase() == OperationPhase::Tentative => {
-            return Err(Contender { rank: 0, facts, reason: why_begun(facts) });
+        Some(operation)
+            if operation.runs_for(holder) && operation.phase() == OperationPhase::Tentative =>
+        {
+            return Err(Contender {
+                rank: 0,
+                facts,
+                reason: why_begun(facts),
+            });
         }
         Some(operation) if operation.runs_for(holder) => return Ok(Standing::InProgress),
         Some(operation) if !operation.is_ended() => {
@@ -169,7 +189,9 @@ fn stand<'a>(
         let unknown = facts.wanted.is_none() && !facts.driverless;
         let same = unknown || failed.status.target.as_deref() == Some(facts.target().as_str());
         if !rules.auto || (same && !facts.requested) {
-            return Ok(Standing::Failed { message: failed.status.message.clone().unwrap_or_default() });
+            return Ok(Standing::Failed {
+                message: failed.status.message.clone().unwrap_or_default(),
+            });
         }
     }
     if !stuck && !needed {
@@ -178,13 +200,25 @@ fn stand<'a>(
     // Our cordon without an operation of ours: the record is lost, and the node must be given back in any case.
     let lost = stuck && failed.is_none();
     let blocked = if !rules.auto && !lost {
-        Some((Why::AutoUpgradeOff, "driver.upgradePolicy.autoUpgrade is false: set it to true to replace the driver"))
+        Some((
+            Why::AutoUpgradeOff,
+            "driver.upgradePolicy.autoUpgrade is false: set it to true to replace the driver",
+        ))
     } else if facts.skip && !stuck {
-        Some((Why::Skipped, "label nvidia.com/gpu-driver-upgrade.skip=true keeps the node out of upgrades"))
+        Some((
+            Why::Skipped,
+            "label nvidia.com/gpu-driver-upgrade.skip=true keeps the node out of upgrades",
+        ))
     } else if facts.cordon == Cordon::Foreign {
-        Some((Why::ForeignCordon, "somebody else has cordoned the node: it is upgraded when that is undone"))
+        Some((
+            Why::ForeignCordon,
+            "somebody else has cordoned the node: it is upgraded when that is undone",
+        ))
     } else if !facts.ready {
-        Some((Why::NodeNotReady, "the node is not Ready: it is upgraded when it is"))
+        Some((
+            Why::NodeNotReady,
+            "the node is not Ready: it is upgraded when it is",
+        ))
     } else {
         None
     };
@@ -192,14 +226,21 @@ fn stand<'a>(
         return Ok(pending(why, message.to_owned()));
     }
     if mine.is_some_and(|operation| retry_at(operation, now).is_some()) {
-        return Ok(pending(Why::Retrying, "another operation got the room in the same moment".to_owned()));
+        return Ok(pending(
+            Why::Retrying,
+            "another operation got the room in the same moment".to_owned(),
+        ));
     }
     let rank = match (stuck, facts.requested) {
         (true, _) => 1,
         (false, true) => 2,
         (false, false) => 3,
     };
-    Err(Contender { rank, facts, reason: why_begun(facts) })
+    Err(Contender {
+        rank,
+        facts,
+        reason: why_begun(facts),
+    })
 }
 
 fn why_begun(facts: &Facts) -> OperationReason {
@@ -217,11 +258,24 @@ fn pending(why: Why, message: String) -> Standing {
 }
 
 fn halted(standings: &BTreeMap<String, Standing>, rules: &Rules) -> Option<String> {
-    let failed = standings.iter().filter(|(_, standing)| matches!(standing, Standing::Failed { .. }));
+    let failed = standings
+        .iter()
+        .filter(|(_, standing)| matches!(standing, Standing::Failed { .. }));
     let failed: Vec<&str> = failed.map(|(node, _)| node.as_str()).collect();
-    let shown = failed.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-    (rules.failures > 0 && failed.len() >= rules.failures)
-        .then(|| format!("no further node is begun, because the driver upgrade failed on {}: {shown}", failed.len()))
+    let shown = failed
+        .iter()
+        .take(5)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
+    (rules.failures > 0 && failed.len() >= rules.failures).then(|| {
+        let nodes = if failed.len() == 1 {
+            "1 node".to_owned()
+        } else {
+            format!("{} nodes", failed.len())
+        };
+        format!("no further node is begun, because the driver upgrade failed on {nodes}: {shown}")
+    })
 }
 
 /// Gives the room that there is to the first in turn.
@@ -233,9 +287,17 @@ fn choose(
     rules: &Rules,
 ) {
     contenders.sort_by(|a, b| (a.rank, &a.facts.node).cmp(&(b.rank, &b.facts.node)));
-    let mut taken: Vec<Operation> = operations.iter().map(|operation| Operation::clone(operation)).collect();
+    let mut taken: Vec<Operation> = operations
+        .iter()
+        .map(|operation| Operation::clone(operation))
+        .collect();
     let mut full: Option<String> = None;
-    for Contender { rank, facts, reason } in contenders {
+    for Contender {
+        rank,
+        facts,
+        reason,
+    } in contenders
+    {
         let standing = if let (3, Some(halted)) = (rank, &survey.halted) {
             pending(Why::Halted, halted.clone())
         } else if let (3, Some(message)) = (rank, &full) {
@@ -244,16 +306,27 @@ fn choose(
         } else {
             match admit(rules.budget, KIND, &facts.node, &taken, states) {
                 Admission::Admit => {
-                    let mut begun = Operation { node: facts.node.clone(), ..Operation::default() };
+                    let mut begun = Operation {
+                        node: facts.node.clone(),
+                        ..Operation::default()
+                    };
                     begun.status.operation = Some(KIND);
                     taken.retain(|operation| operation.node != facts.node);
                     taken.push(begun);
-                    survey.next.push(Candidate { node: facts.node.clone(), reason, target: facts.target() });
+                    survey.next.push(Candidate {
+                        node: facts.node.clone(),
+                        reason,
+                        target: facts.target(),
+                    });
                     pending(Why::Next, "its operation begins".to_owned())
                 }
                 // A tentative operation that was left behind must be ended, room or not.
                 Admission::Withdraw { message, .. } if rank == 0 => {
-                    survey.next.push(Candidate { node: facts.node.clone(), reason, target: facts.target() });
+                    survey.next.push(Candidate {
+                        node: facts.node.clone(),
+                        reason,
+                        target: facts.target(),
+                    });
                     pending(Why::Next, message)
                 }
                 Admission::Withdraw { message, .. } => {
@@ -263,83 +336,5 @@ fn choose(
             }
         };
         survey.standings.insert(facts.node.clone(), standing);
-    }
-}
-
-impl Survey {
-    fn count(&self, is: impl Fn(&Standing) -> bool) -> usize {
-        self.standings.values().filter(|standing| is(standing)).count()
-    }
-
-    /// Nodes that are being upgraded.
-    pub fn in_progress(&self) -> usize {
-        self.count(|standing| matches!(standing, Standing::InProgress))
-    }
-
-    /// Nodes that wait.
-    pub fn pending(&self) -> usize {
-        self.count(|standing| matches!(standing, Standing::Pending { .. }))
-    }
-
-    /// Nodes whose upgrade failed.
-    pub fn failed(&self) -> usize {
-        self.count(|standing| matches!(standing, Standing::Failed { .. }))
-    }
-
-    /// For the status; `None` while no node is, or has to be, upgraded.
-    pub fn progress(&self) -> Option<UpgradeProgress> {
-        let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-        let (pending, in_progress, failed) = (self.pending(), self.in_progress(), self.failed());
-        (pending + in_progress + failed > 0).then(|| UpgradeProgress {
-            target: self.versions.iter().cloned().collect::<Vec<_>>().join(", "),
-            pending: number(pending),
-            in_progress: number(in_progress),
-            done: number(self.done),
-            failed: number(failed),
-        })
-    }
-
-    /// For the status: nodes that failed, or that will not be upgraded without somebody's help.
-    pub fn exceptions(&self) -> Vec<NodeExceptions> {
-        let found = self.standings.iter().filter_map(|(node, standing)| match standing {
-            Standing::Failed { message } => Some(("UpgradeFailed", node.clone(), message.clone())),
-            Standing::Pending { why, message } => why.exception().map(|why| (why, node.clone(), message.clone())),
-            Standing::Current | Standing::InProgress => None,
-        });
-        NodeExceptions::group(found)
-    }
-
-    /// What the condition of the driver should say about upgrades, the most important first; `None` if nothing.
-    pub fn condition(&self) -> Option<(Reason, String)> {
-        let named = |is: &dyn Fn(&Standing) -> bool| {
-            let names = self.standings.iter().filter(|(_, standing)| is(standing)).map(|(node, _)| node.as_str());
-            let names: Vec<&str> = names.collect();
-            let more = names.len().saturating_sub(5);
-            let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-            (!names.is_empty()).then(|| format!("{}{rest}", names.iter().take(5).copied().collect::<Vec<_>>().join(", ")))
-        };
-        let failed = self.standings.iter().find_map(|(node, standing)| match standing {
-            Standing::Failed { message } => Some(format!("{node}: {message}")),
-            Standing::Current | Standing::Pending { .. } | Standing::InProgress => None,
-        });
-        let waits = named(&|standing| matches!(standing, Standing::Pending { .. }));
-        if let Some(failed) = failed {
-            let halted = self.halted.as_ref().filter(|_| waits.is_some());
-            return Some(match halted {
-                Some(halted) => (Reason::UpgradeHalted, format!("{halted}. {failed}")),
-                None => (Reason::UpgradeFailed, failed),
-            });
-        }
-        let off = named(&|standing| matches!(standing, Standing::Pending { why: Why::AutoUpgradeOff, .. }));
-        if let Some(nodes) = off {
-            let message = format!("driver.upgradePolicy.autoUpgrade is false, so these nodes keep their old driver: {nodes}");
-            return Some((Reason::DriverUpgradePending, message));
-        }
-        let runs = named(&|standing| matches!(standing, Standing::InProgress));
-        match (runs, waits) {
-            (Some(nodes), _) => Some((Reason::DriverUpgradeInProgress, format!("being upgraded: {nodes}"))),
-            (None, Some(nodes)) => Some((Reason::DriverUpgradeInProgress, format!("waiting to be upgraded: {nodes}"))),
-            (None, None) => None,
-        }
     }
 }

@@ -11,7 +11,10 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A pod of any namespace, cut to what decides about its eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each read by one rule")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each read by one rule"
+)]
 pub struct PodView {
     /// Namespace.
     pub namespace: String,
@@ -40,8 +43,15 @@ pub struct PodView {
 impl PodView {
     /// Reads a pod. `renamed` are resource names that the device plugin gives to GPUs besides NVIDIA's.
     pub fn of(pod: &Pod, renamed: &BTreeSet<String>) -> Self {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
-        let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref())
+            .unwrap_or("Pending");
+        let owner = pod
+            .owner_references()
+            .iter()
+            .find(|owner| owner.controller == Some(true));
         let labels = pod.labels();
         let is = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
@@ -55,8 +65,12 @@ impl PodView {
             daemon: owner.is_some_and(|owner| owner.kind == "DaemonSet"),
             mirror: pod.annotations().contains_key(MIRROR),
             managed: owner.is_some(),
-            empty_dir: volumes.into_iter().flatten().any(|volume| volume.empty_dir.is_some()),
-            exempt: is(label::UPGRADE_DRAIN_SKIP, "true") || is(label::PART_OF, label::PART_OF_TESSERA),
+            empty_dir: volumes
+                .into_iter()
+                .flatten()
+                .any(|volume| volume.empty_dir.is_some()),
+            exempt: is(label::UPGRADE_DRAIN_SKIP, "true")
+                || is(label::PART_OF, label::PART_OF_TESSERA),
         }
     }
 
@@ -76,14 +90,31 @@ impl PodView {
 /// pod and so not seen here.
 pub fn uses_gpu(pod: &Pod, renamed: &BTreeSet<String>) -> bool {
     let Some(spec) = &pod.spec else { return false };
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    containers.flat_map(asked).any(|(name, _)| is_gpu_resource(name) || renamed.contains(name))
+    let containers = spec
+        .containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten());
+    containers
+        .flat_map(asked)
+        .any(|(name, _)| is_gpu_resource(name) || renamed.contains(name))
 }
 
-fn asked(container: &Container) -> impl Iterator<Item = (&String, &k8s_openapi::apimachinery::pkg::api::resource::Quantity)> {
+fn asked(
+    container: &Container,
+) -> impl Iterator<
+    Item = (
+        &String,
+        &k8s_openapi::apimachinery::pkg::api::resource::Quantity,
+    ),
+> {
     let resources = container.resources.as_ref();
-    let lists = resources.into_iter().flat_map(|all| [all.limits.as_ref(), all.requests.as_ref()]);
-    lists.flatten().flatten().filter(|(_, quantity)| quantity.0 != "0")
+    let lists = resources
+        .into_iter()
+        .flat_map(|all| [all.limits.as_ref(), all.requests.as_ref()]);
+    lists
+        .flatten()
+        .flatten()
+        .filter(|(_, quantity)| quantity.0 != "0")
 }
 
 fn is_gpu_resource(name: &str) -> bool {
@@ -136,7 +167,9 @@ pub fn plan(pods: &[PodView], leave: Leave, force: Force) -> Plan {
         if pod.deleting {
             plan.ending.push(pod.clone());
         } else if !pod.managed && !force.unmanaged {
-            plan.refused.push(pod.blocker("no controller would make it again: delete it, or set force in the upgrade policy"));
+            plan.refused.push(pod.blocker(
+                "no controller would make it again: delete it, or set force in the upgrade policy",
+            ));
         } else if pod.empty_dir && !force.empty_dir {
             plan.refused.push(pod.blocker("its emptyDir data would be lost: delete it, or set deleteEmptyDir in the upgrade policy"));
         } else {
@@ -163,8 +196,14 @@ mod tests {
     fn asking(resource: &str, init: bool) -> Pod {
         let uses = json!([{"name": "c", "resources": {"limits": {resource: "1"}}}]);
         let plain = json!([{"name": "d"}]);
-        let (containers, inits) = if init { (plain, uses) } else { (uses, json!([])) };
-        pod(json!({"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": inits}}))
+        let (containers, inits) = if init {
+            (plain, uses)
+        } else {
+            (uses, json!([]))
+        };
+        pod(
+            json!({"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": inits}}),
+        )
     }
 
     #[test]
@@ -181,10 +220,20 @@ mod tests {
             ("cpu", false),
         ];
         for (resource, expected) in cases {
-            assert_eq!(uses_gpu(&asking(resource, false), &renamed), expected, "{resource}");
-            assert_eq!(uses_gpu(&asking(resource, true), &renamed), expected, "{resource} in an init container");
+            assert_eq!(
+                uses_gpu(&asking(resource, false), &renamed),
+                expected,
+                "{resource}"
+            );
+            assert_eq!(
+                uses_gpu(&asking(resource, true), &renamed),
+                expected,
+                "{resource} in an init container"
+            );
         }
-        let none = pod(json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "0"}}}]}}));
+        let none = pod(
+            json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "0"}}}]}}),
+        );
         assert!(!uses_gpu(&none, &renamed));
     }
 
@@ -208,27 +257,84 @@ mod tests {
 
     #[test]
     fn who_leaves_and_who_may_not() {
-        let usual = PodView { name: "usual".into(), live: true, gpu: true, managed: true, ..PodView::default() };
-        let soft = Force { unmanaged: false, empty_dir: false };
-        let hard = Force { unmanaged: true, empty_dir: true };
+        let usual = PodView {
+            name: "usual".into(),
+            live: true,
+            gpu: true,
+            managed: true,
+            ..PodView::default()
+        };
+        let soft = Force {
+            unmanaged: false,
+            empty_dir: false,
+        };
+        let hard = Force {
+            unmanaged: true,
+            empty_dir: true,
+        };
         let named = |list: &[PodView]| list.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
         let pods = [
             usual.clone(),
-            PodView { name: "ending".into(), deleting: true, ..usual.clone() },
-            PodView { name: "bare".into(), managed: false, ..usual.clone() },
-            PodView { name: "data".into(), empty_dir: true, ..usual.clone() },
-            PodView { name: "cpu".into(), gpu: false, ..usual.clone() },
-            PodView { name: "finished".into(), live: false, ..usual.clone() },
-            PodView { name: "daemon".into(), daemon: true, ..usual.clone() },
-            PodView { name: "static".into(), mirror: true, ..usual.clone() },
-            PodView { name: "exempt".into(), exempt: true, ..usual },
+            PodView {
+                name: "ending".into(),
+                deleting: true,
+                ..usual.clone()
+            },
+            PodView {
+                name: "bare".into(),
+                managed: false,
+                ..usual.clone()
+            },
+            PodView {
+                name: "data".into(),
+                empty_dir: true,
+                ..usual.clone()
+            },
+            PodView {
+                name: "cpu".into(),
+                gpu: false,
+                ..usual.clone()
+            },
+            PodView {
+                name: "finished".into(),
+                live: false,
+                ..usual.clone()
+            },
+            PodView {
+                name: "daemon".into(),
+                daemon: true,
+                ..usual.clone()
+            },
+            PodView {
+                name: "static".into(),
+                mirror: true,
+                ..usual.clone()
+            },
+            PodView {
+                name: "exempt".into(),
+                exempt: true,
+                ..usual
+            },
         ];
         let gentle = plan(&pods, Leave::GpuPods, soft);
-        assert_eq!((named(&gentle.evict), named(&gentle.ending)), (vec!["usual".to_owned()], vec!["ending".to_owned()]));
-        let refused: Vec<&str> = gentle.refused.iter().map(|blocker| blocker.name.as_str()).collect();
+        assert_eq!(
+            (named(&gentle.evict), named(&gentle.ending)),
+            (vec!["usual".to_owned()], vec!["ending".to_owned()])
+        );
+        let refused: Vec<&str> = gentle
+            .refused
+            .iter()
+            .map(|blocker| blocker.name.as_str())
+            .collect();
         assert_eq!(refused, ["bare", "data"]);
-        assert_eq!(named(&plan(&pods, Leave::GpuPods, hard).evict), ["bare", "data", "usual"]);
-        assert_eq!(named(&plan(&pods, Leave::AllPods, hard).evict), ["bare", "cpu", "data", "usual"]);
+        assert_eq!(
+            named(&plan(&pods, Leave::GpuPods, hard).evict),
+            ["bare", "data", "usual"]
+        );
+        assert_eq!(
+            named(&plan(&pods, Leave::AllPods, hard).evict),
+            ["bare", "cpu", "data", "usual"]
+        );
         assert!(plan(pods.get(4..).unwrap(), Leave::GpuPods, soft).is_clear());
     }
 }

@@ -38,7 +38,8 @@ impl Operation {
     /// and takes room in the budget until a person removes it.
     pub fn project(object: DeserializeGuard<NodeOperation>) -> Option<Self> {
         let object = object.0.unwrap_or_else(|invalid| {
-            let mut object = NodeOperation::new("", tessera_api::nodeoperation::NodeOperationSpec {});
+            let mut object =
+                NodeOperation::new("", tessera_api::nodeoperation::NodeOperationSpec {});
             object.metadata = invalid.metadata;
             object
         });
@@ -47,7 +48,10 @@ impl Operation {
 
     /// Reads a NodeOperation.
     pub fn of(object: &NodeOperation) -> Self {
-        let owner = object.owner_references().iter().find(|owner| owner.kind == "Node");
+        let owner = object
+            .owner_references()
+            .iter()
+            .find(|owner| owner.kind == "Node");
         Self {
             node: object.name_any(),
             uid: object.uid().unwrap_or_default(),
@@ -103,7 +107,11 @@ impl Operation {
     /// For sentences: `gpu-3 (DriverUpgrade by driver-controller)`.
     pub fn describe(&self) -> String {
         let kind = self.kind().map_or("operation", OperationKind::as_str);
-        let holder = if self.holder.is_empty() { "somebody unknown" } else { &self.holder };
+        let holder = if self.holder.is_empty() {
+            "somebody unknown"
+        } else {
+            &self.holder
+        };
         format!("{} ({kind} by {holder})", self.node)
     }
 }
@@ -175,7 +183,11 @@ impl Progress {
 }
 
 /// The status after `progress`. The time of a phase stays while the phase does.
-pub fn next_status(old: &NodeOperationStatus, progress: &Progress, now: Timestamp) -> NodeOperationStatus {
+pub fn next_status(
+    old: &NodeOperationStatus,
+    progress: &Progress,
+    now: Timestamp,
+) -> NodeOperationStatus {
     let now = whole_second(now);
     let same_phase = old.phase == Some(progress.phase);
     let mut blockers = progress.blockers.clone();
@@ -207,10 +219,16 @@ pub fn first_status(
     progress: &Progress,
     now: Timestamp,
 ) -> NodeOperationStatus {
-    let again = old.operation == Some(kind) && old.holder.as_deref() == Some(holder) && old.target == progress.target;
+    let again = old.operation == Some(kind)
+        && old.holder.as_deref() == Some(holder)
+        && old.target == progress.target;
     // A withdrawn try never acted, so it was no attempt.
     let tried = i32::from(old.phase != Some(OperationPhase::Withdrawn));
-    let attempts = if again { old.attempts.unwrap_or(1).saturating_add(tried) } else { 1 };
+    let attempts = if again {
+        old.attempts.unwrap_or(1).saturating_add(tried)
+    } else {
+        1
+    };
     let blank = NodeOperationStatus {
         operation: Some(kind),
         holder: Some(holder.to_owned()),
@@ -222,7 +240,10 @@ pub fn first_status(
 
 /// `time` and `after` later.
 pub fn later(time: Timestamp, after: Duration) -> Timestamp {
-    SignedDuration::try_from(after).ok().and_then(|after| time.checked_add(after).ok()).unwrap_or(Timestamp::MAX)
+    SignedDuration::try_from(after)
+        .ok()
+        .and_then(|after| time.checked_add(after).ok())
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// Times are stored in whole seconds: what was read back must compare equal.
@@ -244,12 +265,24 @@ mod tests {
 
     #[test]
     fn the_time_of_a_phase_stays_while_the_phase_does() {
-        let first =
-            first_status(&NodeOperationStatus::default(), OperationKind::DriverUpgrade, "me", &progress(OperationPhase::Active), at(10));
+        let first = first_status(
+            &NodeOperationStatus::default(),
+            OperationKind::DriverUpgrade,
+            "me",
+            &progress(OperationPhase::Active),
+            at(10),
+        );
         let second = next_status(&first, &progress(OperationPhase::Active), at(20));
         assert_eq!(first, second);
-        let third = next_status(&second, &progress(OperationPhase::Validating).until(Some(at(99))), at(30));
-        assert_eq!((third.started, third.since), (Some(Time(at(10))), Some(Time(at(30)))));
+        let third = next_status(
+            &second,
+            &progress(OperationPhase::Validating).until(Some(at(99))),
+            at(30),
+        );
+        assert_eq!(
+            (third.started, third.since),
+            (Some(Time(at(10))), Some(Time(at(30))))
+        );
         let fourth = next_status(&second, &progress(OperationPhase::Uncordoning), at(40));
         assert_eq!(fourth.deadline, None);
     }
@@ -261,11 +294,22 @@ mod tests {
             first_status(old, OperationKind::DriverUpgrade, "me", &progress, at(1))
         };
         let one = begin(&NodeOperationStatus::default(), "v1");
-        let ended = |status: &NodeOperationStatus, phase| NodeOperationStatus { phase: Some(phase), ..status.clone() };
+        let ended = |status: &NodeOperationStatus, phase| NodeOperationStatus {
+            phase: Some(phase),
+            ..status.clone()
+        };
         let two = begin(&ended(&one, OperationPhase::Failed), "v1");
         let withdrawn = begin(&ended(&two, OperationPhase::Withdrawn), "v1");
         let other = begin(&ended(&two, OperationPhase::Failed), "v2");
-        assert_eq!([one.attempts, two.attempts, withdrawn.attempts, other.attempts], [Some(1), Some(2), Some(2), Some(1)]);
+        assert_eq!(
+            [
+                one.attempts,
+                two.attempts,
+                withdrawn.attempts,
+                other.attempts
+            ],
+            [Some(1), Some(2), Some(2), Some(1)]
+        );
     }
 
     #[test]
@@ -276,7 +320,10 @@ mod tests {
             "status": {"attempts": "many"},
         });
         let operation = Operation::project(serde_json::from_value(object).unwrap()).unwrap();
-        assert_eq!((operation.node.as_str(), operation.phase()), ("gpu-1", OperationPhase::Tentative));
+        assert_eq!(
+            (operation.node.as_str(), operation.phase()),
+            ("gpu-1", OperationPhase::Tentative)
+        );
         assert!(!operation.runs_for("driver-controller"));
     }
 

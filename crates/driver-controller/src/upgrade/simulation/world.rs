@@ -3,19 +3,18 @@
 
 use crate::upgrade::error::UpgradeError;
 use crate::upgrade::facts::{KIND, Rules, Want, Wanted, node_state};
-use crate::upgrade::run::{Clearing, Hands, NodeWrite, Scene};
+use crate::upgrade::run::Scene;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::NodeFacts;
-use tessera_api::names::{annotation, controller};
-use tessera_api::nodeoperation::{Blocker, OperationPhase, OperationReason};
+use tessera_api::names::controller;
+use tessera_api::nodeoperation::OperationPhase;
 use tessera_api::units::IntOrPercent;
-use tessera_runtime::drain::{NodeChange, Remaining, is_marked};
 use tessera_runtime::election::NotLeading;
 use tessera_runtime::operands::pod::PodFacts;
-use tessera_runtime::operation::{NodeState, Operation, Progress, next_status};
+use tessera_runtime::operation::{NodeState, Operation};
 
 /// Random numbers from a seed (SplitMix64).
 #[derive(Clone, Debug)]
@@ -87,28 +86,57 @@ impl Cluster {
     }
 
     pub(super) fn wanted(&self) -> Wanted {
-        Wanted { hash: self.template.to_string(), version: format!("v{}", self.template) }
+        Wanted {
+            hash: self.template.to_string(),
+            version: format!("v{}", self.template),
+        }
     }
 
     pub(super) fn want(&self) -> Want {
-        if self.daemon_set_gone { Want::Unknown } else { Want::Driver(self.wanted()) }
+        if self.daemon_set_gone {
+            Want::Unknown
+        } else {
+            Want::Driver(self.wanted())
+        }
     }
 
     pub(super) fn add_node(&mut self, name: &str) {
         let version = self.next_version();
-        let facts = NodeFacts { name: name.into(), uid: format!("uid-{version}"), resource_version: version, ready: true, ..NodeFacts::default() };
-        let node = SimNode { facts, cordoned_by_us: false, driver: None, validator: None, jobs: Vec::new(), broken: false };
+        let facts = NodeFacts {
+            name: name.into(),
+            uid: format!("uid-{version}"),
+            resource_version: version,
+            ready: true,
+            ..NodeFacts::default()
+        };
+        let node = SimNode {
+            facts,
+            cordoned_by_us: false,
+            driver: None,
+            validator: None,
+            jobs: Vec::new(),
+            broken: false,
+        };
         self.nodes.insert(name.into(), node);
     }
 
     pub(super) fn pod(&mut self, name: &str) -> PodFacts {
         let uid = self.next_version();
         let config_hash = self.template.to_string();
-        PodFacts { name: format!("{name}-{uid}"), uid, config_hash, created: self.second, ..PodFacts::default() }
+        PodFacts {
+            name: format!("{name}-{uid}"),
+            uid,
+            config_hash,
+            created: self.second,
+            ..PodFacts::default()
+        }
     }
 
     pub(super) fn states(&self) -> BTreeMap<String, NodeState> {
-        self.nodes.iter().map(|(name, node)| (name.clone(), node_state(&node.facts))).collect()
+        self.nodes
+            .iter()
+            .map(|(name, node)| (name.clone(), node_state(&node.facts)))
+            .collect()
     }
 
     /// DaemonSet controller, kubelets and time.
@@ -135,21 +163,47 @@ impl Cluster {
     }
 
     fn check(&self, rules: &Rules) {
-        let running = |operation: &&Operation| !operation.is_ended() && operation.phase() != OperationPhase::Tentative;
+        let running = |operation: &&Operation| {
+            !operation.is_ended() && operation.phase() != OperationPhase::Tentative
+        };
         let active: Vec<&Operation> = self.operations.values().filter(running).collect();
-        let upgrades = active.iter().filter(|operation| operation.kind() == Some(KIND)).count();
-        assert!(rules.budget.max_parallel.is_none_or(|limit| upgrades <= limit), "{upgrades} upgrades at once");
-        let ours = self.nodes.iter().filter(|(_, node)| node.facts.unschedulable && node.cordoned_by_us);
-        let mut out: std::collections::BTreeSet<&str> = active.iter().map(|operation| operation.node.as_str()).collect();
+        let upgrades = active
+            .iter()
+            .filter(|operation| operation.kind() == Some(KIND))
+            .count();
+        assert!(
+            rules
+                .budget
+                .max_parallel
+                .is_none_or(|limit| upgrades <= limit),
+            "{upgrades} upgrades at once"
+        );
+        let ours = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.facts.unschedulable && node.cordoned_by_us);
+        let mut out: std::collections::BTreeSet<&str> = active
+            .iter()
+            .map(|operation| operation.node.as_str())
+            .collect();
         out.extend(ours.map(|(name, _)| name.as_str()));
-        let IntOrPercent::Int(limit) = rules.budget.max_unavailable else { panic!("the simulation counts") };
-        assert!(out.len() <= limit as usize, "{out:?} are out of service because of us, {limit} may be");
+        let IntOrPercent::Int(limit) = rules.budget.max_unavailable else {
+            panic!("the simulation counts")
+        };
+        assert!(
+            out.len() <= limit as usize,
+            "{out:?} are out of service because of us, {limit} may be"
+        );
     }
 }
 
 impl World {
     /// One write or act: the process may die before or after it.
-    pub(super) fn act<T>(&self, what: &'static str, act: impl FnOnce(&mut Cluster) -> T) -> Result<T, UpgradeError> {
+    pub(super) fn act<T>(
+        &self,
+        what: &'static str,
+        act: impl FnOnce(&mut Cluster) -> T,
+    ) -> Result<T, UpgradeError> {
         let mut cluster = self.cluster.lock();
         let dies = match &mut cluster.crash {
             Some((0, after)) => Some(*after),
@@ -179,10 +233,16 @@ impl World {
     }
 
     /// A compare-and-swap of an operation.
-    pub(super) fn replace(&self, known: &Operation, change: impl FnOnce(&mut Operation, Timestamp)) -> Result<Operation, UpgradeError> {
+    pub(super) fn replace(
+        &self,
+        known: &Operation,
+        change: impl FnOnce(&mut Operation, Timestamp),
+    ) -> Result<Operation, UpgradeError> {
         self.act("write operation", |cluster| {
             let (version, now) = (cluster.next_version(), cluster.now());
-            let Some(current) = cluster.operations.get_mut(&known.node) else { return Err(Self::conflict()) };
+            let Some(current) = cluster.operations.get_mut(&known.node) else {
+                return Err(Self::conflict());
+            };
             if current.version != known.version {
                 return Err(Self::conflict());
             }
@@ -201,120 +261,11 @@ impl World {
             node,
             want: cluster.want(),
             driver: current.and_then(|node| node.driver.clone()).map(Arc::new),
-            validator: current.and_then(|node| node.validator.clone()).map(Arc::new),
+            validator: current
+                .and_then(|node| node.validator.clone())
+                .map(Arc::new),
             operation: stale.operations.get(name).cloned(),
         })
-    }
-}
-
-impl Hands for World {
-    fn now(&self) -> Timestamp {
-        self.cluster.lock().now()
-    }
-
-    async fn jobs(&self, _: &str) -> Result<Vec<Blocker>, UpgradeError> {
-        Ok(Vec::new())
-    }
-
-    async fn clear(&self, name: &str, _: Clearing) -> Result<Remaining, UpgradeError> {
-        self.act("clear", |cluster| {
-            let Some(node) = cluster.nodes.get_mut(name) else { return Remaining::default() };
-            for job in node.jobs.iter_mut().filter(|job| !job.blocked) {
-                job.ending = true;
-            }
-            let blocked = node.jobs.iter().any(|job| job.blocked);
-            let reason = if blocked { OperationReason::DisruptionBudget } else { OperationReason::PodsTerminating };
-            Remaining { pods: node.jobs.len(), reason: Some(reason), blockers: Vec::new() }
-        })
-    }
-
-    async fn read(&self, name: &str) -> Result<Option<NodeFacts>, UpgradeError> {
-        self.act("read node", |cluster| cluster.nodes.get(name).map(|node| node.facts.clone()))
-    }
-
-    async fn change(&self, known: &NodeFacts, write: NodeWrite) -> Result<NodeChange, UpgradeError> {
-        let mut known = known.clone();
-        loop {
-            let allowed = match write {
-                NodeWrite::Cordon => !known.unschedulable || is_marked(&known, KIND),
-                NodeWrite::Uncordon => is_marked(&known, KIND),
-                NodeWrite::Unmark => !known.unschedulable,
-                NodeWrite::ClearRequest | NodeWrite::MarkFailed => true,
-            };
-            if !allowed {
-                return Ok(NodeChange::Foreign(Box::new(known)));
-            }
-            let written = self.act("write node", |cluster| {
-                let version = cluster.next_version();
-                let node = cluster.nodes.get_mut(&known.name).filter(|node| node.facts.uid == known.uid)?;
-                if node.facts.resource_version == known.resource_version {
-                    apply(node, write);
-                    node.facts.resource_version = version;
-                    return Some(Ok(node.facts.clone()));
-                }
-                Some(Err(node.facts.clone()))
-            })?;
-            match written {
-                None => return Ok(NodeChange::Gone),
-                Some(Ok(facts)) => return Ok(NodeChange::Done(Box::new(facts))),
-                Some(Err(current)) => known = current,
-            }
-        }
-    }
-
-    async fn delete_pod(&self, name: &str, uid: &str) -> Result<(), UpgradeError> {
-        self.act("delete pod", |cluster| {
-            for node in cluster.nodes.values_mut() {
-                if let Some(pod) = node.driver.as_mut().filter(|pod| pod.name == name && pod.uid == uid) {
-                    let held = node.facts.unschedulable && node.cordoned_by_us;
-                    assert!(!held || node.jobs.is_empty(), "the driver was taken from under {:?}", node.jobs);
-                    (pod.deleting, pod.ready) = (true, false);
-                }
-                if let Some(pod) = node.validator.as_mut().filter(|pod| pod.name == name && pod.uid == uid) {
-                    (pod.deleting, pod.ready) = (true, false);
-                }
-            }
-        })
-    }
-
-    async fn advance(&self, operation: &Operation, progress: &Progress) -> Result<Operation, UpgradeError> {
-        let status = next_status(&operation.status, progress, self.now());
-        if status == operation.status {
-            return Ok(operation.clone());
-        }
-        self.replace(operation, |current, _| current.status = status)
-    }
-
-    async fn remove(&self, operation: &Operation) -> Result<(), UpgradeError> {
-        self.act("remove operation", |cluster| {
-            assert!(operation.is_ended(), "a running operation was removed");
-            cluster.operations.remove(&operation.node);
-        })
-    }
-}
-
-fn apply(node: &mut SimNode, write: NodeWrite) {
-    let facts = &mut node.facts;
-    match write {
-        NodeWrite::Cordon => {
-            assert!(!facts.unschedulable || node.cordoned_by_us, "a foreign cordon was taken over");
-            facts.unschedulable = true;
-            node.cordoned_by_us = true;
-            facts.annotations.insert(annotation::CORDONED_BY.into(), KIND.as_str().into());
-        }
-        NodeWrite::Uncordon => {
-            assert!(!facts.unschedulable || node.cordoned_by_us, "a foreign cordon was undone");
-            let (driver, validator) = (node.driver.as_ref().unwrap(), node.validator.as_ref().unwrap());
-            assert!(driver.ready && validator.ready && validator.created > driver.created, "given back without validation");
-            facts.unschedulable = false;
-            facts.annotations.remove(annotation::CORDONED_BY);
-        }
-        NodeWrite::Unmark => {
-            facts.annotations.remove(annotation::CORDONED_BY);
-        }
-        NodeWrite::ClearRequest | NodeWrite::MarkFailed => {
-            facts.annotations.remove(annotation::UPGRADE_REQUESTED);
-        }
     }
 }
 
