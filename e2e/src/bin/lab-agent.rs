@@ -17,7 +17,10 @@ fn supervise(dir: Option<PathBuf>) -> ExitCode {
     let Some(dir) = dir else {
         return complain(&"supervise needs a directory");
     };
+    // The client's own log reports every answer that is no success, also those that are waited for.
+    let filter = tracing_subscriber::EnvFilter::new("info,kube_client=off");
     tracing_subscriber::fmt()
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();

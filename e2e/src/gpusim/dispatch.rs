@@ -26,7 +26,7 @@ pub(super) async fn run(world: Arc<World>) {
         .modify(strip_node)
         .default_backoff();
     let pods = watcher(pods, watcher::Config::default().labels(&operands))
-        .modify(|pod| pod.managed_fields_mut().clear())
+        .modify(strip_pod)
         .default_backoff();
     let mut tasks = Tasks {
         world,
@@ -40,6 +40,28 @@ pub(super) async fn run(world: Arc<World>) {
             event = next(&mut nodes) => tasks.node_event(event, &mut node_list),
             event = next(&mut pods) => tasks.pod_event(event, &mut pod_list),
         }
+    }
+}
+
+/// Of thousands of pods only what is played is kept.
+fn strip_pod(pod: &mut Pod) {
+    pod.managed_fields_mut().clear();
+    pod.status = None;
+    let Some(spec) = pod.spec.as_mut() else {
+        return;
+    };
+    spec.affinity = None;
+    spec.tolerations = None;
+    let inits = spec.init_containers.iter_mut().flatten();
+    for container in inits.chain(&mut spec.containers) {
+        container.command = None;
+        container.args = None;
+        container.resources = None;
+        container.security_context = None;
+        container.startup_probe = None;
+        container.liveness_probe = None;
+        container.readiness_probe = None;
+        container.lifecycle = None;
     }
 }
 
