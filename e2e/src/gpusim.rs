@@ -26,6 +26,7 @@
 //! | `sim.tessera.dev/row-remap` | `1:pending` or `1:failure` | row remapping of card 1 |
 //! | `sim.tessera.dev/ecc-dbe` | `1:4` | card 1 has had 4 double-bit errors |
 //! | `sim.tessera.dev/metrics` | `truncated`, `huge`, `binary`, `empty`, `http-500`, `hang`, `frozen` | what the exporter answers |
+//! | `sim.tessera.dev/not-ready` | any | the node's Ready condition becomes Unknown, as when its kubelet has died |
 //! | `sim.tessera.dev/mig` | `failed` or `stuck` | how the MIG manager ends |
 //!
 //! `<app>` is the value of the pod's label `app`: `nvidia-driver-daemonset`, `nvidia-device-plugin-daemonset` and so on. With

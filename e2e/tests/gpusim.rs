@@ -1,5 +1,11 @@
 //! The simulator of operands, with DaemonSets of the shape that the controllers make.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::similar_names,
+    reason = "JSON of the test's own making"
+)]
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -228,6 +234,26 @@ async fn annotate(lab: &Lab, node: &str, key: &str, value: Option<&str>) -> anyh
     Ok(())
 }
 
+async fn until_ready_is(lab: &Lab, name: &str, want: &str) -> anyhow::Result<()> {
+    lab.wait_for(&format!("{name} is Ready={want}"), PATIENCE, || async {
+        let node = node(lab, name).await?;
+        let conditions = node
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        let ready: Vec<&str> = conditions
+            .filter(|c| c.type_ == "Ready")
+            .map(|c| c.status.as_str())
+            .collect();
+        if ready == [want] {
+            Ok(())
+        } else {
+            Err(format!("{ready:?}"))
+        }
+    })
+    .await
+}
+
 async fn until_allocatable(
     lab: &Lab,
     name: &str,
@@ -300,6 +326,12 @@ async fn operands_become_ready_and_the_node_shows_it() -> anyhow::Result<()> {
     ])
     .await?;
     until_allocatable(&lab, "gpu-00000", "nvidia.com/gpu", "32").await?;
+
+    // A dead kubelet, and its return.
+    annotate(&lab, "gpu-00001", "sim.tessera.dev/not-ready", Some("true")).await?;
+    until_ready_is(&lab, "gpu-00001", "Unknown").await?;
+    annotate(&lab, "gpu-00001", "sim.tessera.dev/not-ready", None).await?;
+    until_ready_is(&lab, "gpu-00001", "True").await?;
 
     // Faults come and go.
     annotate(

@@ -131,6 +131,11 @@ fn pairs(text: &str) -> BTreeMap<u32, u32> {
         .collect()
 }
 
+/// Whether the node's kubelet is dead.
+pub(super) fn is_dead(annotations: &Annotations) -> bool {
+    annotations.contains_key(&format!("{PREFIX}not-ready"))
+}
+
 /// How the MIG manager behaves.
 pub(super) fn mig(annotations: &Annotations) -> Option<&str> {
     annotations.get(&format!("{PREFIX}mig")).map(String::as_str)

@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 
 use super::{Played, Task, soon, writes};
 use crate::gpusim::config::{self, PluginConfig};
+use crate::gpusim::faults;
 use crate::gpusim::labels;
 
 /// How long labels outlive the pod that made them, so that a rolling update does not make them flap.
@@ -21,6 +22,8 @@ pub(super) struct State {
     /// Name -> (capacity, allocatable).
     resources: BTreeMap<String, (u32, u32)>,
     labels: BTreeMap<String, String>,
+    /// Whether the node was reported dead.
+    dead: bool,
     /// Since when no feature discovery runs.
     unlabelled: Option<Instant>,
     /// Cards that the running plugin has marked unhealthy, and that plugin's uid: it never takes it back.
@@ -84,7 +87,21 @@ impl Task {
     pub(super) async fn write_effects(&mut self) -> Option<Instant> {
         let resources = self.write_resources().await;
         let labels = self.write_labels().await;
-        [resources, labels].into_iter().flatten().min()
+        let condition = self.write_condition().await;
+        [resources, labels, condition].into_iter().flatten().min()
+    }
+
+    /// A dead kubelet: what the node-lifecycle controller would report of it. Coming back is kwok's part.
+    async fn write_condition(&mut self) -> Option<Instant> {
+        let dead = faults::is_dead(&self.annotations);
+        if dead == self.effects.dead {
+            return None;
+        }
+        if !dead || writes::dead(&self.world, &self.name).await {
+            self.effects.dead = dead;
+            return None;
+        }
+        Some(soon())
     }
 
     fn ready(&self, app: &str) -> Option<(&String, &Played)> {

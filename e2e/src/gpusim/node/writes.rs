@@ -72,6 +72,23 @@ pub(super) async fn resources(
     .await
 }
 
+/// Reports a node as one whose kubelet says nothing any more.
+pub(super) async fn dead(world: &World, node: &str) -> bool {
+    let api: Api<Node> = Api::all(world.client.clone());
+    let body = json!({ "status": { "conditions": [{
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.",
+        "lastTransitionTime": jiff::Timestamp::now().to_string(),
+    }] } });
+    done(
+        world,
+        api.patch_status(node, &PatchParams::default(), &Patch::Strategic(&body)),
+    )
+    .await
+}
+
 /// Runs a request; true when there is nothing to try again.
 async fn done<T>(world: &World, request: impl Future<Output = kube::Result<T>>) -> bool {
     let Ok(_permit) = world.requests.acquire().await else {
