@@ -164,7 +164,7 @@ impl Upgrades {
                 .await
             {
                 Ok(Begun::Withdrawn { retry, .. }) => {
-                    again = again.into_iter().chain([retry]).min()
+                    again = again.into_iter().chain([retry]).min();
                 }
                 Ok(Begun::Active(_) | Begun::NoRoom { .. } | Begun::Busy(_)) => {}
                 // The others are tried all the same.

@@ -64,6 +64,7 @@ pub enum Cordon {
 
 /// One GPU node.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Facts {
     /// Name.
     pub node: String,

@@ -160,20 +160,15 @@ impl Hands for RealHands<'_> {
             uid: Some(operation.node_uid.clone()),
             ..ObjectReference::default()
         };
-        match progress.phase {
-            OperationPhase::Done => {
-                self.upgrades
-                    .events
-                    .normal(&about, "DriverUpgraded", "Uncordon", &progress.message)
-                    .await;
-            }
-            OperationPhase::Failed => {
-                self.upgrades
-                    .events
-                    .warning(&about, "DriverUpgradeFailed", "Upgrade", &progress.message)
-                    .await;
-            }
-            _ => {}
+        let (events, note) = (&self.upgrades.events, &progress.message);
+        if progress.phase == OperationPhase::Done {
+            events
+                .normal(&about, "DriverUpgraded", "Uncordon", note)
+                .await;
+        } else if progress.phase == OperationPhase::Failed {
+            events
+                .warning(&about, "DriverUpgradeFailed", "Upgrade", note)
+                .await;
         }
         Ok(next)
     }

@@ -219,10 +219,12 @@ fn leaving(at: &Moment<'_>, operation: &Operation) -> Step {
     if !restarts(at) {
         return replace::validating(at, operation);
     }
-    match operation.phase() {
-        OperationPhase::Draining => clear::drain(at, operation),
-        OperationPhase::EvictingPods => clear::evict(at, operation),
-        _ => clear::jobs(at, operation),
+    if operation.phase() == OperationPhase::Draining {
+        clear::drain(at, operation)
+    } else if operation.phase() == OperationPhase::EvictingPods {
+        clear::evict(at, operation)
+    } else {
+        clear::jobs(at, operation)
     }
 }
 

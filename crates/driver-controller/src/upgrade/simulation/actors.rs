@@ -124,7 +124,7 @@ pub(super) fn racer(world: &World, dice: &mut Dice, begins: &mut Vec<Begin>) {
         Some(operation) if operation.phase() == OperationPhase::Active => {
             let done = Progress::to(OperationPhase::Done, OperationReason::Succeeded, "d");
             let _ = world.replace(operation, |current, now| {
-                current.status = next_status(&current.status, &done, now)
+                current.status = next_status(&current.status, &done, now);
             });
         }
         Some(_) => {}

@@ -25,7 +25,7 @@ fn an_upgrade_of_one_node_costs_few_requests() {
                         ending: false
                     };
                     jobs
-                ]
+                ];
             });
         }
         settle(&world, &mut Dice(1));

@@ -130,10 +130,12 @@ fn overdue(at: &Moment<'_>, remaining: &Remaining, limit: Option<Duration>, fiel
 }
 
 fn why(reason: OperationReason) -> &'static str {
-    match reason {
-        OperationReason::PodNotEvictable => "some may not be evicted, see the blockers",
-        OperationReason::DisruptionBudget => "a PodDisruptionBudget allows no eviction now",
-        _ => "evicted, and ending",
+    if reason == OperationReason::PodNotEvictable {
+        "some may not be evicted, see the blockers"
+    } else if reason == OperationReason::DisruptionBudget {
+        "a PodDisruptionBudget allows no eviction now"
+    } else {
+        "evicted, and ending"
     }
 }
 

@@ -93,30 +93,32 @@ fn decide(facts: &Facts, operation: &Operation, looked: &Looked, rules: &Rules, 
 }
 
 fn persisted(step: &Step) -> (OperationPhase, OperationReason, String, Option<Timestamp>) {
-    let found = step.acts.iter().find_map(|act| match act {
-        Act::Persist(progress) => Some((
+    let found = step.acts.iter().find_map(|act| {
+        let Act::Persist(progress) = act else {
+            return None;
+        };
+        Some((
             progress.phase,
             progress.reason,
             progress.message.clone(),
             progress.deadline,
-        )),
-        _ => None,
+        ))
     });
     found.unwrap_or_else(|| panic!("nothing is persisted: {step:?}"))
 }
 
-fn held(reason: OperationReason) -> Option<Remaining> {
+fn held(reason: OperationReason) -> Remaining {
     let blocker = Blocker {
         kind: "PodDisruptionBudget".into(),
         namespace: "web".into(),
         name: "pdb".into(),
         ..Blocker::default()
     };
-    Some(Remaining {
+    Remaining {
         pods: 1,
         reason: Some(reason),
         blockers: vec![blocker],
-    })
+    }
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_blocked_eviction_is_named_then_drained_then_failed() {
         ..rules()
     };
     let blocked = Looked {
-        gpu: held(OperationReason::DisruptionBudget),
+        gpu: Some(held(OperationReason::DisruptionBudget)),
         ..Looked::default()
     };
     let step = decide(
@@ -214,7 +216,7 @@ fn a_blocked_eviction_is_named_then_drained_then_failed() {
         "{message}"
     );
     let both = Looked {
-        drain: held(OperationReason::PodsTerminating),
+        drain: Some(held(OperationReason::PodsTerminating)),
         ..blocked
     };
     let draining = persisted(&decide(&facts, &late, &both, &drain, 300));
