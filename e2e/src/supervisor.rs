@@ -145,7 +145,7 @@ impl Running {
             ca: pki.ca(),
             api_port: ports.api,
             kubelet_port: ports.kubelet,
-            kubelet_tls: pki.kubelet_tls()?,
+            kubelet_tls: Pki::kubelet_tls()?,
         };
         self.host = Some(
             hostnode::start(client.clone(), settings, net.clone(), self.cancel.clone()).await?,

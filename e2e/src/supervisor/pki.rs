@@ -121,7 +121,7 @@ impl Pki {
     }
 
     /// A certificate for the node agent, by nobody in particular: the API server does not check it.
-    pub(super) fn kubelet_tls(&self) -> anyhow::Result<Arc<rustls::ServerConfig>> {
+    pub(super) fn kubelet_tls() -> anyhow::Result<Arc<rustls::ServerConfig>> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(vec!["lab-host".to_owned()])?.self_signed(&key)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
