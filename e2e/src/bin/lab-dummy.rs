@@ -3,6 +3,7 @@
 //! `--bind ADDRESS:PORT` serves 200 on every path, its arguments and environment as the body; `--exit CODE` ends at once;
 //! `--exit-after SECONDS` ends with 1. SIGTERM ends it with 0.
 
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::ExitCode;
@@ -47,12 +48,12 @@ fn serve(address: &str) {
     let Ok(listener) = TcpListener::bind(address) else {
         return;
     };
-    let mut body: String = std::env::args()
-        .skip(1)
-        .map(|arg| format!("arg {arg}\n"))
-        .collect();
+    let mut body = String::new();
+    for arg in std::env::args().skip(1) {
+        let _ = writeln!(body, "arg {arg}");
+    }
     for (name, text) in std::env::vars() {
-        body += &format!("env {name}={text}\n");
+        let _ = writeln!(body, "env {name}={text}");
     }
     for mut stream in listener.incoming().flatten() {
         let mut request = [0; 1024];
