@@ -114,6 +114,42 @@ async fn the_first_install_needs_no_hook_and_every_pod_is_admitted_as_restricted
     );
 }
 
+/// Values that render quite different policies; the API server must take each.
+const VALUES: [&str; 4] = [
+    "",
+    include_str!("charts/nvidia-values.yaml"),
+    "driver:\n  resources:\n  env:\ntoolkit:\ndcgm:\ndevicePlugin:\n  config:\nvalidator:\ngfd:\n  enabled:\n",
+    "driverController: {enabled: false}\ndevicePluginController: {enabled: false}\ndcgmMonitorController: {enabled: false}\nglobal: {imagePullSecrets: [a]}\n",
+];
+
+#[tokio::test]
+async fn the_api_server_takes_the_base_policy_of_every_set_of_values_and_all_of_deploy() {
+    let lab = Lab::for_test("values", Vec::new()).await.unwrap();
+    let root = tessera_e2e::paths::root();
+    lab.apply_file(&root.join("deploy")).await.unwrap();
+    let chart = root.join("charts/gpu-operator");
+    for values in VALUES {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), values).unwrap();
+        let (chart, file) = (chart.to_str().unwrap(), file.path().to_str().unwrap());
+        let show = [
+            "template",
+            "gpu-operator",
+            chart,
+            "--kube-version",
+            "v1.34.0",
+            "-f",
+            file,
+            "--show-only",
+            "templates/cluster-policy.yaml",
+        ];
+        let policy = lab.helm_ok(&show).await.unwrap();
+        lab.apply(&policy)
+            .await
+            .unwrap_or_else(|error| panic!("{error:#}\n{policy}"));
+    }
+}
+
 #[tokio::test]
 async fn an_upgrade_changes_the_base_policy_brings_old_crds_up_to_date_and_clears_up_after_a_component()
  {

@@ -109,56 +109,7 @@ fn validator_enabled_is_the_webhook_and_the_rest_the_operand() {
 }
 
 /// As NVIDIA's chart (v26.7) writes its defaults, with its empty keys; and what users of it set most.
-const NVIDIA_VALUES: &str = "
-platform: {openshift: false}
-nfd: {enabled: false}
-psa: {enabled: false}
-cdi: {enabled: true, nriPluginEnabled: false}
-sandboxWorkloads: {enabled: false, defaultWorkload: container}
-hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}
-daemonsets:
-  labels: {}
-  annotations: {}
-  priorityClassName: system-node-critical
-  tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
-  updateStrategy: RollingUpdate
-  rollingUpdate: {maxUnavailable: '1'}
-operator:
-  repository: nvcr.io/nvidia
-  image: gpu-operator
-  runtimeClass: nvidia
-  logging: {timeEncoding: epoch, level: debug, develMode: false}
-  tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Equal, value: '', effect: NoSchedule}]
-  resources: {limits: {cpu: 500m, memory: 350Mi}}
-mig: {strategy: mixed}
-driver:
-  enabled: true
-  nvidiaDriverCRD: {enabled: false, deployDefaultCR: true, driverType: gpu, nodeSelector: {}}
-  kernelModuleType: auto
-  usePrecompiled: false
-  repository: nvcr.io/nvidia
-  image: driver
-  version: 595.91.07
-  imagePullSecrets: []
-  startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}
-  rdma: {enabled: false, useHostMofed: false}
-  upgradePolicy: {autoUpgrade: true, maxParallelUpgrades: 1, maxUnavailable: 25%, waitForCompletion: {timeoutSeconds: 0, podSelector: ''}}
-  manager: {image: k8s-driver-manager, repository: nvcr.io/nvidia/cloud-native, version: v0.12.0, env: []}
-  env: []
-  resources:
-  repoConfig: {configMapName: ''}
-toolkit: {enabled: true, env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}], installDir: /usr/local/nvidia}
-devicePlugin:
-  enabled: true
-  args: []
-  config: {create: true, name: time-slicing, default: any, data: {any: 'version: v1'}}
-dcgm: {enabled: false}
-dcgmExporter: {enabled: true, serviceMonitor: {enabled: true, interval: 15s, additionalLabels: {release: prometheus}, relabelings: []}}
-gfd: {enabled: true}
-migManager: {enabled: true, config: {default: all-disabled, create: false, name: '', data: {}}}
-nodeStatusExporter: {enabled: false}
-gpuCluster: {enabled: false}
-";
+const NVIDIA_VALUES: &str = include_str!("nvidia-values.yaml");
 
 #[test]
 fn values_of_nvidias_chart_pass_through() {
