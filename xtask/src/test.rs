@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test there is, with a summary.
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -19,58 +20,94 @@ pub(crate) struct Args {
 struct Part {
     name: &'static str,
     what: &'static str,
-    args: &'static [&'static str],
+    cargo: Vec<String>,
+    harness: &'static [&'static str],
 }
 
 /// The levels of STYLE, in order: what is quick comes first, so that a mistake is known early.
-const PARTS: [Part; 3] = [
-    Part {
-        name: "pure",
-        what: "unit, property and snapshot tests of every crate",
-        args: &[
-            "test",
-            "--workspace",
-            "--exclude",
-            "tessera-e2e",
-            "--all-targets",
-        ],
-    },
-    Part {
-        name: "docs",
-        what: "examples in the documentation",
-        args: &["test", "--workspace", "--exclude", "tessera-e2e", "--doc"],
-    },
-    Part {
-        name: "lab",
-        what: "charts, and scenarios on a real control plane",
-        // Scenarios start labs of their own: one after the other, or they would measure each other.
-        args: &["test", "--package", "tessera-e2e", "--no-fail-fast", "--"],
-    },
-];
+fn parts(root: &Path) -> anyhow::Result<Vec<Part>> {
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let mut lab = words("test --package tessera-e2e --no-fail-fast");
+    for scenario in scenarios(root)? {
+        lab.extend(["--test".to_owned(), scenario]);
+    }
+    Ok(vec![
+        Part {
+            name: "pure",
+            what: "unit, property and snapshot tests of every crate",
+            cargo: words("test --workspace --lib --bins --no-fail-fast"),
+            harness: &[],
+        },
+        Part {
+            name: "docs",
+            what: "examples in the documentation",
+            cargo: words("test --workspace --doc --no-fail-fast"),
+            harness: &[],
+        },
+        Part {
+            name: "charts",
+            what: "what the charts render and refuse",
+            cargo: words("test --package tessera-e2e --test charts"),
+            harness: &[],
+        },
+        Part {
+            name: "lab",
+            what: "scenarios on a real control plane",
+            cargo: lab,
+            // Each starts a lab of its own: together they would measure each other.
+            harness: &["--test-threads=1"],
+        },
+    ])
+}
+
+/// The test targets of the lab: the files in `e2e/tests`. The charts' tests are a directory there.
+fn scenarios(root: &Path) -> anyhow::Result<Vec<String>> {
+    let directory = root.join("e2e/tests");
+    let entries = std::fs::read_dir(&directory)
+        .with_context(|| format!("{} cannot be read", directory.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+        names.extend(
+            path.file_stem()
+                .filter(|_| is_rust)
+                .map(|stem| stem.to_string_lossy().into_owned()),
+        );
+    }
+    names.sort();
+    Ok(names)
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let root = tessera_e2e::paths::root();
-    let mut rows: Vec<(&str, &str, bool, Duration)> = Vec::new();
-    for part in PARTS
-        .iter()
-        .filter(|part| !args.fast || part.name == "pure")
-    {
+    let mut rows: Vec<(Part, bool, Duration)> = Vec::new();
+    for part in parts(&root)? {
+        if args.fast && part.name != "pure" {
+            continue;
+        }
         println!("\n=== {}: {}", part.name, part.what);
         let start = Instant::now();
-        let passed = run_part(&root, part, args.filter.as_deref())?;
-        rows.push((part.name, part.what, passed, start.elapsed()));
+        let passed = run_part(&root, &part, args.filter.as_deref())?;
+        rows.push((part, passed, start.elapsed()));
     }
-    println!("\n{:<6} {:<7} {:>6}  what", "part", "result", "time");
-    for (name, what, passed, time) in &rows {
+    println!("\n{:<7} {:<7} {:>6}  what", "part", "result", "time");
+    for (part, passed, time) in &rows {
+        let result = if *passed { "passed" } else { "FAILED" };
         println!(
-            "{name:<6} {:<7} {:>5.0}s  {what}",
-            if *passed { "passed" } else { "FAILED" },
-            time.as_secs_f32()
+            "{:<7} {result:<7} {:>5.0}s  {}",
+            part.name,
+            time.as_secs_f32(),
+            part.what
         );
     }
-    let failed = rows.iter().filter(|(_, _, passed, _)| !passed).count();
-    println!("{} passed, {failed} failed", rows.len() - failed);
+    let failed = rows.iter().filter(|(_, passed, _)| !passed).count();
+    println!("parts: {} passed, {failed} failed", rows.len() - failed);
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -78,14 +115,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn run_part(root: &std::path::Path, part: &Part, filter: Option<&str>) -> anyhow::Result<bool> {
+fn run_part(root: &Path, part: &Part, filter: Option<&str>) -> anyhow::Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(part.args).current_dir(root);
-    if let Some(filter) = filter {
-        command.arg(filter);
-    }
-    // Snapshots are compared, never written, whoever runs this.
-    command.env("INSTA_UPDATE", "no");
+    command
+        .args(&part.cargo)
+        .arg("--")
+        .args(part.harness)
+        .args(filter)
+        .current_dir(root)
+        // Snapshots are compared, never written, whoever runs this.
+        .env("INSTA_UPDATE", "no");
     Ok(command.status().context("cargo cannot be run")?.success())
 }
