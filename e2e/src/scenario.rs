@@ -1,6 +1,7 @@
 //! What the scenarios in `tests/` share: install as a user does, wait as a user waits, and look at what a user sees.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -129,10 +130,12 @@ pub fn explain(policy: &ClusterPolicy) -> String {
         status.state, policy.metadata.generation
     );
     for c in &status.conditions {
-        text.push_str(&format!(
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
             "\n  {:<22} {:<6} {} (generation {:?}): {}",
             c.type_, c.status, c.reason, c.observed_generation, c.message
-        ));
+        );
     }
     text
 }

@@ -1,6 +1,11 @@
 //! Bad input of every kind gets a clear reason, the last good state stays, and nothing else is taken down.
 //! (Issue "The main job", section 7, item 12.)
 
+#![allow(
+    clippy::print_stdout,
+    reason = "measurements are shown with --nocapture"
+)]
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -1,5 +1,10 @@
 //! Changes of the policy and of the nodes. (Issue "The main job", section 7, items 5, 6 and 8.)
 
+#![allow(
+    clippy::print_stdout,
+    reason = "measurements are shown with --nocapture"
+)]
+
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
@@ -232,7 +237,7 @@ async fn policy_edits_reach_the_nodes() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn of_several_policies_one_is_active_and_the_next_takes_over() -> anyhow::Result<()> {
-    let lab = installed("policies", nodes::gpu_nodes(1), &[]).await?;
+    let lab = installed("policies", nodes::gpu_nodes_from(2, 1), &[]).await?;
     // The base alone: the values speak.
     policy_ready(&lab, BASE_POLICY, MINUTE).await?;
     lab.apply_file(&input("cluster-policy.yaml")).await?;
@@ -292,7 +297,7 @@ async fn of_several_policies_one_is_active_and_the_next_takes_over() -> anyhow::
     lab.wait_for("no operand and no label is left", MINUTE, || async {
         let objects = owned_objects(&lab).await.map_err(|e| e.to_string())?;
         let node = Api::<Node>::all(lab.client())
-            .get(&name(0))
+            .get(&name(2))
             .await
             .map_err(|e| e.to_string())?;
         let labels: Vec<&String> = node

@@ -1,6 +1,11 @@
 //! The main job on three GPU nodes: the inputs as users bring them, convergence, requests, rights, drift.
 //! (Issue "The main job", section 7, items 1-4 and 9.)
 
+#![allow(
+    clippy::print_stdout,
+    reason = "measurements are shown with --nocapture"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

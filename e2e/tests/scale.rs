@@ -1,5 +1,10 @@
 //! A hundred GPU nodes: the budgets that must not grow with the cluster. (Issue "The main job", section 7, item 3.)
 
+#![allow(
+    clippy::print_stdout,
+    reason = "measurements are shown with --nocapture"
+)]
+
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;

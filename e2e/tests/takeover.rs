@@ -1,6 +1,11 @@
 //! Two replicas, crashes and restarts; components alone and left out; uninstall and install over leftovers.
 //! (Issue "The main job", section 7, items 7, 9, 10 and 11.)
 
+#![allow(
+    clippy::print_stdout,
+    reason = "measurements are shown with --nocapture"
+)]
+
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Node, Pod};

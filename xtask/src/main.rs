@@ -1,5 +1,11 @@
 //! The project's commands: `cargo xtask up`, `down`, ... One module a command; see `cargo xtask help`.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "commands talk to the person at the terminal"
+)]
+
 mod check;
 mod down;
 mod generate;
@@ -49,7 +55,6 @@ fn main() -> std::process::ExitCode {
 }
 
 /// One sentence for the person at the terminal: the error and its causes, outermost first.
-#[allow(clippy::print_stderr)]
 fn report(error: &anyhow::Error) {
     eprintln!("error: {error:#}");
 }

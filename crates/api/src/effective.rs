@@ -81,9 +81,14 @@ impl EffectivePolicy {
         let enabled = operands.into_iter().filter(|(_, operand)| operand.enabled);
         let sidecars = [("gds", &self.driver.gds), ("gdrcopy", &self.driver.gdrcopy)];
         let sidecars = sidecars.into_iter().filter(|_| self.driver.operand.enabled);
-        let sidecars = sidecars.filter_map(|(name, sidecar)| Some((name, &sidecar.as_ref()?.image)));
-        let images = enabled.map(|(name, operand)| (name, &operand.image)).chain(sidecars);
-        images.map(|(name, image)| (name.to_owned(), image.to_string())).collect()
+        let sidecars =
+            sidecars.filter_map(|(name, sidecar)| Some((name, &sidecar.as_ref()?.image)));
+        let images = enabled
+            .map(|(name, operand)| (name, &operand.image))
+            .chain(sidecars);
+        images
+            .map(|(name, image)| (name.to_owned(), image.to_string()))
+            .collect()
     }
 
     /// The operand of a component.

@@ -39,7 +39,12 @@ pub struct Objects {
 impl Objects {
     /// As the apply engine wants them, in the order of application.
     pub fn desired(self) -> Result<Desired, SerializeError> {
-        let Self { runtime_classes, config_maps, daemon_sets, kept } = self;
+        let Self {
+            runtime_classes,
+            config_maps,
+            daemon_sets,
+            kept,
+        } = self;
         let mut desired = Desired::new();
         for object in &runtime_classes {
             desired.add(object)?;
@@ -61,26 +66,41 @@ impl Objects {
 pub fn build(validated: &Validated<'_>, namespace: &str) -> Objects {
     let policy = validated.policy;
     let common = Common::of(policy, controller::DRIVER, namespace);
-    let mut objects = Objects { runtime_classes: runtime_class::all(policy), ..Objects::default() };
+    let mut objects = Objects {
+        runtime_classes: runtime_class::all(policy),
+        ..Objects::default()
+    };
     match &validated.driver {
         Part::Off => {}
         Part::Unusable { .. } => objects.kept.push(DRIVER),
         Part::On(plan) => {
-            objects.config_maps.push(config_map::startup_probe(namespace));
-            objects.daemon_sets.extend(plan.pools.iter().map(|pool| driver::daemon_set(policy, &common, plan, pool)));
+            objects
+                .config_maps
+                .push(config_map::startup_probe(namespace));
+            objects.daemon_sets.extend(
+                plan.pools
+                    .iter()
+                    .map(|pool| driver::daemon_set(policy, &common, plan, pool)),
+            );
         }
     }
     match &validated.toolkit {
         Part::Off => {}
         Part::Unusable { .. } => objects.kept.push(TOOLKIT),
         Part::On(plan) => {
-            objects.daemon_sets.extend(plan.pools.iter().map(|pool| toolkit::daemon_set(policy, &common, *pool)));
+            objects.daemon_sets.extend(
+                plan.pools
+                    .iter()
+                    .map(|pool| toolkit::daemon_set(policy, &common, *pool)),
+            );
         }
     }
     match &validated.validator {
         Part::Off => {}
         Part::Unusable { .. } => objects.kept.push(VALIDATOR),
-        Part::On(()) => objects.daemon_sets.push(validator::daemon_set(policy, &common)),
+        Part::On(()) => objects
+            .daemon_sets
+            .push(validator::daemon_set(policy, &common)),
     }
     objects
 }
@@ -89,7 +109,10 @@ pub fn build(validated: &Validated<'_>, namespace: &str) -> Objects {
 #[must_use]
 fn selinux(mut container: Container) -> Container {
     if let Some(context) = &mut container.security_context {
-        context.se_linux_options = Some(SELinuxOptions { level: Some("s0".to_owned()), ..SELinuxOptions::default() });
+        context.se_linux_options = Some(SELinuxOptions {
+            level: Some("s0".to_owned()),
+            ..SELinuxOptions::default()
+        });
     }
     container
 }

@@ -54,7 +54,10 @@ impl Context {
     /// A node's pod of one of our operands: one that stays before one that is going away.
     fn operand_pod(&self, node: &str, component: &str) -> Option<Arc<PodFacts>> {
         let pods = self.known.pods.read();
-        let on_node = pods.get(node)?.values().filter(|pod| pod.component == component);
+        let on_node = pods
+            .get(node)?
+            .values()
+            .filter(|pod| pod.component == component);
         on_node.min_by_key(|pod| pod.deleting).cloned()
     }
 }
@@ -69,7 +72,10 @@ impl UpgradeView for Context {
 
     fn gpu_nodes(&self) -> Vec<Arc<NodeFacts>> {
         let fleet = self.known.fleet.read();
-        fleet.names().filter_map(|name| self.nodes.get_cluster(name)).collect()
+        fleet
+            .names()
+            .filter_map(|name| self.nodes.get_cluster(name))
+            .collect()
     }
 
     fn node(&self, name: &str) -> Option<Arc<NodeFacts>> {
@@ -77,14 +83,25 @@ impl UpgradeView for Context {
     }
 
     fn want(&self, node: &NodeFacts) -> Want {
-        let daemon_set = match self.known.fleet.read().get(&node.name).map(|placement| &placement.driver) {
+        let daemon_set = match self
+            .known
+            .fleet
+            .read()
+            .get(&node.name)
+            .map(|placement| &placement.driver)
+        {
             Some(DriverPlace::Pool(pool)) => pool.daemon_set(),
             Some(DriverPlace::Unknown) => return Want::Unknown,
             Some(DriverPlace::Host | DriverPlace::Off) | None => return Want::Nothing,
         };
-        let live = self.sets.get(&ObjectKey::namespaced(&self.namespace, &daemon_set));
+        let live = self
+            .sets
+            .get(&ObjectKey::namespaced(&self.namespace, &daemon_set));
         let wanted = live.and_then(|live| {
-            Some(Wanted { hash: config_hash(&live)?.to_owned(), version: driver_version(&live)? })
+            Some(Wanted {
+                hash: config_hash(&live)?.to_owned(),
+                version: driver_version(&live)?,
+            })
         });
         wanted.map_or(Want::Unknown, Want::Driver)
     }
@@ -100,12 +117,18 @@ impl UpgradeView for Context {
 
 /// `aiops.local/config-hash` of a DaemonSet's pods.
 pub fn config_hash(set: &Owned) -> Option<&str> {
-    set.value.pointer("/spec/template/metadata/annotations")?.get(annotation::CONFIG_HASH)?.as_str()
+    set.value
+        .pointer("/spec/template/metadata/annotations")?
+        .get(annotation::CONFIG_HASH)?
+        .as_str()
 }
 
 /// The image of a DaemonSet's first container.
 pub fn image(set: &Owned) -> Option<ImageRef> {
-    set.value.pointer("/spec/template/spec/containers/0/image")?.as_str().map(ImageRef::parse)
+    set.value
+        .pointer("/spec/template/spec/containers/0/image")?
+        .as_str()
+        .map(ImageRef::parse)
 }
 
 /// The driver's version as the running image says: its tag without the operating system.
@@ -113,7 +136,11 @@ fn driver_version(set: &Owned) -> Option<String> {
     let image = image(set)?;
     let pool = set.label(crate::pools::DRIVER_POOL).unwrap_or_default();
     let tag = image.version();
-    Some(tag.strip_suffix(&format!("-{pool}")).unwrap_or(tag).to_owned())
+    Some(
+        tag.strip_suffix(&format!("-{pool}"))
+            .unwrap_or(tag)
+            .to_owned(),
+    )
 }
 
 /// State that follows from events.
@@ -147,20 +174,36 @@ impl Known {
     /// Looks at nodes with `policy` from now on. Returns whether that is another one than before.
     pub fn adopt(&self, policy: Option<&EffectivePolicy>, nodes: &Store<NodeFacts>) -> bool {
         let same = match (&*self.policy.read(), policy) {
-            (Adopted::NotYet, _) | (Adopted::Policy(_), None) | (Adopted::Nothing, Some(_)) => false,
+            (Adopted::NotYet, _) | (Adopted::Policy(_), None) | (Adopted::Nothing, Some(_)) => {
+                false
+            }
             (Adopted::Nothing, None) => true,
             (Adopted::Policy(old), Some(new)) => **old == *new,
         };
         if same {
             return false;
         }
-        let adopted = policy.map_or(Adopted::Nothing, |policy| Adopted::Policy(Arc::new(policy.clone())));
+        let adopted = policy.map_or(Adopted::Nothing, |policy| {
+            Adopted::Policy(Arc::new(policy.clone()))
+        });
         // The lock is held until the fleet is rebuilt, so that no node event in between is placed by the old policy.
         let mut current = self.policy.write();
-        let placed = nodes.list().into_iter().filter_map(|(key, node)| Some((key.name, Placement::of(&node, policy?)?)));
+        let placed = nodes
+            .list()
+            .into_iter()
+            .filter_map(|(key, node)| Some((key.name, Placement::of(&node, policy?)?)));
         self.fleet.write().rebuild(placed);
         *current = adopted;
         true
+    }
+
+    /// The pool labels that a node should carry.
+    pub fn pool_labels(&self, node: &str) -> BTreeMap<&'static str, String> {
+        let fleet = self.fleet.read();
+        let placement = fleet.get(node);
+        placement
+            .map(|placement| placement.labels.clone())
+            .unwrap_or_default()
     }
 
     /// Takes over which policies cannot be read. Returns whether that has changed.
@@ -195,7 +238,9 @@ impl Known {
             }
         }
         if let Some(new) = &change.new {
-            pods.entry(new.node.clone()).or_default().insert(change.key.clone(), new.clone());
+            pods.entry(new.node.clone())
+                .or_default()
+                .insert(change.key.clone(), new.clone());
         }
     }
 }

@@ -31,6 +31,8 @@ use tessera_runtime::watch::Change;
 pub enum Key {
     /// The policies together: all objects, and the status.
     Policy,
+    /// The labels of all nodes, after a change that concerns many.
+    Labels,
     /// Which nodes' drivers are upgraded next.
     Rollout,
     /// One node: its labels, and an upgrade of its driver.
@@ -122,8 +124,15 @@ pub fn context(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Contex
 fn changes_rollout(change: &Change<NodeFacts>) -> bool {
     let facts = |node: &Option<Arc<NodeFacts>>| {
         node.as_ref().map(|node| {
-            let labels = [label::UPGRADE_STATE, label::UPGRADE_SKIP].map(|key| node.label(key).map(str::to_owned));
-            (node.ready, node.unschedulable, node.deleting, node.annotations.clone(), labels)
+            let labels = [label::UPGRADE_STATE, label::UPGRADE_SKIP]
+                .map(|key| node.label(key).map(str::to_owned));
+            (
+                node.ready,
+                node.unschedulable,
+                node.deleting,
+                node.annotations.clone(),
+                labels,
+            )
         })
     };
     facts(&change.old) != facts(&change.new)
@@ -131,7 +140,10 @@ fn changes_rollout(change: &Change<NodeFacts>) -> bool {
 
 /// Whether the pods of a DaemonSet should now be made from something else.
 fn changes_driver(change: &Change<Owned>) -> bool {
-    let hash = |set: &Option<Arc<Owned>>| set.as_ref().and_then(|set| config_hash(set).map(str::to_owned));
+    let hash = |set: &Option<Arc<Owned>>| {
+        set.as_ref()
+            .and_then(|set| config_hash(set).map(str::to_owned))
+    };
     hash(&change.old) != hash(&change.new)
 }
 

@@ -43,22 +43,41 @@ impl Placement {
         let mut exceptions = Vec::new();
         if let Some(taint) = untolerated(&node.taints, &policy.daemonsets.tolerations) {
             let value = taint.value.as_deref().filter(|value| !value.is_empty());
-            let text = value.map_or_else(|| taint.key.clone(), |value| format!("{}={value}", taint.key));
-            let message = format!("taint {text}:{} is not tolerated: add it to spec.daemonsets.tolerations, or remove it", taint.effect);
+            let text = value.map_or_else(
+                || taint.key.clone(),
+                |value| format!("{}={value}", taint.key),
+            );
+            let message = format!(
+                "taint {text}:{} is not tolerated: add it to spec.daemonsets.tolerations, or remove it",
+                taint.effect
+            );
             exceptions.push((Reason::TaintsNotTolerated, message));
         }
         let off = node.label(label::DEPLOY_OPERANDS) == Some("false");
-        let driver = if off || !policy.driver.operand.enabled { DriverPlace::Off } else { driver_place(node, policy) };
+        let driver = if off || !policy.driver.operand.enabled {
+            DriverPlace::Off
+        } else {
+            driver_place(node, policy)
+        };
         if driver == DriverPlace::Unknown {
             exceptions.push((Reason::UnknownOperatingSystem, unknown(node, policy)));
         }
-        let toolkit = wants(node, label::DEPLOY_TOOLKIT).filter(|()| !off && policy.toolkit.operand.enabled);
+        let toolkit =
+            wants(node, label::DEPLOY_TOOLKIT).filter(|()| !off && policy.toolkit.operand.enabled);
         let fitting = toolkit.and_then(|()| ToolkitPool::of(node));
         if toolkit.is_some() && fitting.is_none() {
             exceptions.push((Reason::UnsupportedRuntime, unsupported(node)));
         }
-        for key in [label::DEPLOY_OPERANDS, label::DEPLOY_DRIVER, label::DEPLOY_TOOLKIT, label::DEPLOY_VALIDATOR] {
-            if let Some(value) = node.label(key).filter(|value| value.starts_with("paused") || *value == "false") {
+        for key in [
+            label::DEPLOY_OPERANDS,
+            label::DEPLOY_DRIVER,
+            label::DEPLOY_TOOLKIT,
+            label::DEPLOY_VALIDATOR,
+        ] {
+            if let Some(value) = node
+                .label(key)
+                .filter(|value| value.starts_with("paused") || *value == "false")
+            {
                 exceptions.push((Reason::NodePaused, format!("label {key}={value}")));
             }
         }
@@ -71,7 +90,12 @@ impl Placement {
         if let Some(name) = fitting.and_then(|pool| pool.label_for(node)) {
             labels.insert(TOOLKIT_POOL, name);
         }
-        Some(Self { driver, toolkit: fitting, labels, exceptions })
+        Some(Self {
+            driver,
+            toolkit: fitting,
+            labels,
+            exceptions,
+        })
     }
 }
 
@@ -90,14 +114,19 @@ fn driver_place(node: &NodeFacts, policy: &EffectivePolicy) -> DriverPlace {
     if wants(node, label::DEPLOY_DRIVER).is_none() {
         return DriverPlace::Off;
     }
-    DriverPool::of(node, policy.driver.use_precompiled).map_or(DriverPlace::Unknown, DriverPlace::Pool)
+    DriverPool::of(node, policy.driver.use_precompiled)
+        .map_or(DriverPlace::Unknown, DriverPlace::Pool)
 }
 
 fn unknown(node: &NodeFacts, policy: &EffectivePolicy) -> String {
     if node.os.is_some() && policy.driver.use_precompiled {
         return "the kernel is not known, so no precompiled driver image can be named".to_owned();
     }
-    let image = if node.os_image.is_empty() { "not reported" } else { &node.os_image };
+    let image = if node.os_image.is_empty() {
+        "not reported"
+    } else {
+        &node.os_image
+    };
     format!(
         "operating system {image:?} is not known, so no driver image can be named: label the node with {} and {}, or with {}={}",
         label::NFD_OS_ID,
@@ -110,7 +139,9 @@ fn unknown(node: &NodeFacts, policy: &EffectivePolicy) -> String {
 fn unsupported(node: &NodeFacts) -> String {
     match node.runtime.name.as_str() {
         "" => "the kubelet has not reported its container runtime yet".to_owned(),
-        name => format!("container runtime {name} is not supported by the toolkit: it knows containerd, cri-o and docker"),
+        name => format!(
+            "container runtime {name} is not supported by the toolkit: it knows containerd, cri-o and docker"
+        ),
     }
 }
 
@@ -192,7 +223,8 @@ impl Census {
             tally(&mut self.toolkits, pool, comes);
         }
         if comes && !placement.exceptions.is_empty() {
-            self.exceptions.insert(name.to_owned(), placement.exceptions.clone());
+            self.exceptions
+                .insert(name.to_owned(), placement.exceptions.clone());
         } else {
             self.exceptions.remove(name);
         }
@@ -201,7 +233,9 @@ impl Census {
     /// The nodes with an exception of this kind, and the first one's message.
     pub fn with(&self, reason: Reason) -> (Vec<String>, Option<String>) {
         let found = self.exceptions.iter().filter_map(|(node, list)| {
-            list.iter().find(|(why, _)| *why == reason).map(|(_, message)| (node.clone(), message.clone()))
+            list.iter()
+                .find(|(why, _)| *why == reason)
+                .map(|(_, message)| (node.clone(), message.clone()))
         });
         let (nodes, messages): (Vec<String>, Vec<String>) = found.unzip();
         (nodes, messages.into_iter().next())
@@ -209,7 +243,11 @@ impl Census {
 }
 
 fn adjust(count: &mut usize, comes: bool) {
-    *count = if comes { count.saturating_add(1) } else { count.saturating_sub(1) };
+    *count = if comes {
+        count.saturating_add(1)
+    } else {
+        count.saturating_sub(1)
+    };
 }
 
 fn tally<K: Ord + Clone>(counts: &mut BTreeMap<K, usize>, key: &K, comes: bool) {

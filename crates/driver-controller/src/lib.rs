@@ -27,6 +27,7 @@ pub mod context;
 pub mod controller;
 pub mod error;
 pub mod fleet;
+pub mod labels;
 pub mod observe;
 pub mod pool_labels;
 pub mod pools;

@@ -24,7 +24,12 @@ pub fn observe(context: &Context) -> Observed {
     Observed {
         resolution: context.policies.resolve(),
         unreadable: context.policies.unreadable(),
-        configs: context.configs.list().into_iter().map(|(key, facts)| (key.name, facts)).collect(),
+        configs: context
+            .configs
+            .list()
+            .into_iter()
+            .map(|(key, facts)| (key.name, facts))
+            .collect(),
     }
 }
 
@@ -46,7 +51,12 @@ pub fn rolled(context: &Context) -> Rolled {
     }
     Rolled {
         census: context.known.fleet.read().census().clone(),
-        sets: context.sets.list().into_iter().map(|(key, set)| (key.name, set)).collect(),
+        sets: context
+            .sets
+            .list()
+            .into_iter()
+            .map(|(key, set)| (key.name, set))
+            .collect(),
         pods,
     }
 }

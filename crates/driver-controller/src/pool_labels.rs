@@ -36,7 +36,9 @@ impl Classify for PoolLabelError {
     fn class(&self) -> Class {
         match self {
             // The watch brings what has changed.
-            Self::Write { source, .. } if is_conflict(source) || is_not_found(source) => Class::Conflict,
+            Self::Write { source, .. } if is_conflict(source) || is_not_found(source) => {
+                Class::Conflict
+            }
             Self::Write { source, .. } => classify(source),
             Self::NotLeading(_) => Class::LostLeadership,
         }
@@ -48,10 +50,17 @@ impl Classify for PoolLabelError {
 }
 
 /// What has to change: a value, or `None` for a label that goes.
-pub fn change(node: &NodeFacts, wanted: &BTreeMap<&'static str, String>) -> BTreeMap<&'static str, Option<String>> {
+pub fn change(
+    node: &NodeFacts,
+    wanted: &BTreeMap<&'static str, String>,
+) -> BTreeMap<&'static str, Option<String>> {
     let keys = [DRIVER_POOL, TOOLKIT_POOL];
-    let differing = keys.into_iter().filter(|key| node.label(key) != wanted.get(key).map(String::as_str));
-    differing.map(|key| (key, wanted.get(key).cloned())).collect()
+    let differing = keys
+        .into_iter()
+        .filter(|key| node.label(key) != wanted.get(key).map(String::as_str));
+    differing
+        .map(|key| (key, wanted.get(key).cloned()))
+        .collect()
 }
 
 /// The writer.
@@ -64,7 +73,11 @@ pub struct PoolLabels {
 impl PoolLabels {
     /// Writes to the nodes of `nodes`.
     pub fn new(process: &Process, nodes: Store<NodeFacts>) -> Self {
-        Self { api: Api::all(process.client()), limit: process.args().request_timeout, nodes }
+        Self {
+            api: Api::all(process.client()),
+            limit: process.args().request_timeout,
+            nodes,
+        }
     }
 
     /// Brings the pool labels of one node to what is wanted. A merge patch: the keys are ours whoever wrote them, so a
@@ -87,9 +100,16 @@ impl PoolLabels {
         };
         let written = within(self.limit, self.api.patch(&node.name, &params, &patch))
             .await
-            .map_err(|source| PoolLabelError::Write { node: node.name.clone(), source })?;
+            .map_err(|source| PoolLabelError::Write {
+                node: node.name.clone(),
+                source,
+            })?;
         tracing::info!(node = %node.name, ?labels, "Reconcile: changed the pool labels of node {}", node.name);
-        self.nodes.observe(ObjectKey::cluster(&node.name), version(&written), NodeFacts::from_node(&written));
+        self.nodes.observe(
+            ObjectKey::cluster(&node.name),
+            version(&written),
+            NodeFacts::from_node(&written),
+        );
         Ok(())
     }
 }
@@ -106,7 +126,13 @@ mod tests {
         };
         let wanted = |value: &str| BTreeMap::from([(DRIVER_POOL, value.to_owned())]);
         assert!(change(&node, &wanted("old")).is_empty());
-        assert_eq!(change(&node, &wanted("new")), BTreeMap::from([(DRIVER_POOL, Some("new".to_owned()))]));
-        assert_eq!(change(&node, &BTreeMap::new()), BTreeMap::from([(DRIVER_POOL, None)]));
+        assert_eq!(
+            change(&node, &wanted("new")),
+            BTreeMap::from([(DRIVER_POOL, Some("new".to_owned()))])
+        );
+        assert_eq!(
+            change(&node, &BTreeMap::new()),
+            BTreeMap::from([(DRIVER_POOL, None)])
+        );
     }
 }

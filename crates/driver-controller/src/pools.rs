@@ -43,7 +43,9 @@ impl Requirement {
     fn holds(&self, node: &NodeFacts) -> bool {
         match self {
             Self::Is(key, value) => node.label(key) == Some(value),
-            Self::IsNot(key, values) => node.label(key).is_none_or(|value| !values.contains(&value)),
+            Self::IsNot(key, values) => {
+                node.label(key).is_none_or(|value| !values.contains(&value))
+            }
             Self::Exists(key) => node.label(key).is_some(),
             Self::Absent(key) => node.label(key).is_none(),
         }
@@ -52,7 +54,11 @@ impl Requirement {
     fn selector(&self) -> NodeSelectorRequirement {
         let (key, operator, values) = match self {
             Self::Is(key, value) => (*key, "In", vec![value.clone()]),
-            Self::IsNot(key, values) => (*key, "NotIn", values.iter().map(ToString::to_string).collect()),
+            Self::IsNot(key, values) => (
+                *key,
+                "NotIn",
+                values.iter().map(ToString::to_string).collect(),
+            ),
             Self::Exists(key) => (*key, "Exists", Vec::new()),
             Self::Absent(key) => (*key, "DoesNotExist", Vec::new()),
         };
@@ -66,12 +72,18 @@ impl Requirement {
 
 /// Whether a node has all of the labels.
 pub(crate) fn all_hold(requirements: &[Requirement], node: &NodeFacts) -> bool {
-    requirements.iter().all(|requirement| requirement.holds(node))
+    requirements
+        .iter()
+        .all(|requirement| requirement.holds(node))
 }
 
 /// "Natural and no pool label", or "pool label": a node affinity of one or two terms. A pool without natural labels has
 /// `natural` `None`.
-pub(crate) fn node_affinity(natural: Option<Vec<Requirement>>, label: &'static str, pool: &str) -> Affinity {
+pub(crate) fn node_affinity(
+    natural: Option<Vec<Requirement>>,
+    label: &'static str,
+    pool: &str,
+) -> Affinity {
     let term = |requirements: &[Requirement]| NodeSelectorTerm {
         match_expressions: Some(requirements.iter().map(Requirement::selector).collect()),
         match_fields: None,
@@ -84,7 +96,9 @@ pub(crate) fn node_affinity(natural: Option<Vec<Requirement>>, label: &'static s
     let node_selector_terms = natural.into_iter().chain([labelled]).collect();
     Affinity {
         node_affinity: Some(NodeAffinity {
-            required_during_scheduling_ignored_during_execution: Some(NodeSelector { node_selector_terms }),
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                node_selector_terms,
+            }),
             ..NodeAffinity::default()
         }),
         ..Affinity::default()
@@ -95,18 +109,41 @@ pub(crate) fn node_affinity(natural: Option<Vec<Requirement>>, label: &'static s
 /// characters. What does not fit is cut, with a hash of the whole in its place.
 pub(crate) fn safe_name(text: &str, taken: usize) -> String {
     let lower = text.to_ascii_lowercase().replace('_', ".");
-    let mapped: String = lower.chars().map(|c| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' }).collect();
+    let mapped: String = lower
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || ".-".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
     // Each part between dots must begin and end with a letter or digit.
-    let parts: Vec<&str> = mapped.split('.').map(|part| part.trim_matches('-')).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = mapped
+        .split('.')
+        .map(|part| part.trim_matches('-'))
+        .filter(|part| !part.is_empty())
+        .collect();
     let name = parts.join(".");
     let room = LONGEST.saturating_sub(taken);
     if name.len() <= room && !name.is_empty() {
         return name;
     }
-    let hash: String = tessera_api::effective::hash_of(&text).chars().take(8).collect();
-    let kept: String = name.chars().take(room.saturating_sub(hash.len() + 1)).collect();
+    let hash: String = tessera_api::effective::hash_of(&text)
+        .chars()
+        .take(8)
+        .collect();
+    let kept: String = name
+        .chars()
+        .take(room.saturating_sub(hash.len() + 1))
+        .collect();
     let kept = kept.trim_end_matches(['.', '-']);
-    if kept.is_empty() { hash } else { format!("{kept}-{hash}") }
+    if kept.is_empty() {
+        hash
+    } else {
+        format!("{kept}-{hash}")
+    }
 }
 
 #[cfg(test)]

@@ -7,15 +7,27 @@ use tessera_runtime::rbac::{Rights, process_rights, rule};
 pub fn rights() -> Rights {
     let write = ["list", "watch", "create", "patch", "delete"];
     process_rights(controller::DRIVER)
-        .cluster(rule("nvidia.com", &["clusterpolicies"], &["get", "list", "watch"]))
+        .cluster(rule(
+            "nvidia.com",
+            &["clusterpolicies"],
+            &["get", "list", "watch"],
+        ))
         .cluster(rule("nvidia.com", &["clusterpolicies/status"], &["patch"]))
         .cluster(rule("", &["nodes"], &["get", "list", "watch", "patch"]))
         .cluster(rule("node.k8s.io", &["runtimeclasses"], &write))
         .namespaced(rule("apps", &["daemonsets"], &write))
         .namespaced(rule("", &["configmaps"], &write))
         // Upgrades: the lock of a node, what uses GPUs there, evictions, and the driver and validator pods themselves.
-        .cluster(rule("aiops.local", &["nodeoperations"], &["get", "list", "watch", "create", "delete"]))
-        .cluster(rule("aiops.local", &["nodeoperations/status"], &["get", "update"]))
+        .cluster(rule(
+            "aiops.local",
+            &["nodeoperations"],
+            &["get", "list", "watch", "create", "delete"],
+        ))
+        .cluster(rule(
+            "aiops.local",
+            &["nodeoperations/status"],
+            &["get", "update"],
+        ))
         .cluster(rule("", &["pods"], &["list"]))
         .cluster(rule("", &["pods/eviction"], &["create"]))
         .namespaced(rule("", &["pods"], &["list", "watch", "delete"]))

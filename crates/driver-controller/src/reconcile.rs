@@ -1,9 +1,10 @@
 //! The five stages, for the policies and for one node.
 
 use crate::build::build;
-use crate::context::{Adopted, Context};
+use crate::context::Context;
 use crate::controller::Key;
 use crate::error::Error;
+use crate::labels;
 use crate::observe::{observe, rolled};
 use crate::status::{self, Failures};
 use crate::validate::validate;
@@ -29,15 +30,28 @@ impl Reconciler for DriverReconciler {
     }
 
     fn keys(&self) -> Vec<Key> {
-        let nodes = self.context.nodes.list().into_iter().map(|(key, _)| Key::Node(key.name));
-        [Key::Policy, Key::Rollout].into_iter().chain(nodes).collect()
+        let nodes = self
+            .context
+            .nodes
+            .list()
+            .into_iter()
+            .map(|(key, _)| Key::Node(key.name));
+        [Key::Policy, Key::Rollout]
+            .into_iter()
+            .chain(nodes)
+            .collect()
     }
 
     async fn reconcile(&self, key: &Key, term: &Term) -> Result<Outcome, Error> {
         match key {
             // What the policy says is large, and is held over requests.
             Key::Policy => Box::pin(policy(&self.context, term)).await,
-            Key::Rollout => Ok(self.context.upgrades.reconcile_rollout(&*self.context, term).await?),
+            Key::Labels => labels::all(&self.context, term).await,
+            Key::Rollout => Ok(self
+                .context
+                .upgrades
+                .reconcile_rollout(&*self.context, term)
+                .await?),
             Key::Node(name) => node(&self.context, term, name).await,
         }
     }
@@ -53,32 +67,59 @@ async fn policy(context: &Context, term: &Term) -> Result<Outcome, Error> {
     }
     if active.is_none() && !observed.unreadable.is_empty() {
         // Somebody wants something: what was made before stays until we can read it.
-        return Ok(Outcome::Blocked { reason: "no ClusterPolicy can be read".to_owned() });
+        return Ok(Outcome::Blocked {
+            reason: "no ClusterPolicy can be read".to_owned(),
+        });
     }
-    if context.known.adopt(active.map(|active| &active.effective), &context.nodes) {
+    if context
+        .known
+        .adopt(active.map(|active| &active.effective), &context.nodes)
+    {
+        context.queue.wake(Key::Labels);
+        context.queue.wake(Key::Rollout);
         for (key, _) in context.nodes.list() {
             context.queue.wake(Key::Node(key.name));
         }
-        context.queue.wake(Key::Rollout);
     }
     let Some(active) = active else {
         return nothing_wanted(context, term).await;
     };
     let census = context.known.fleet.read().census().clone();
-    let validated = validate(&active.effective, &context.namespace, &census, &observed.configs);
+    let validated = validate(
+        &active.effective,
+        &context.namespace,
+        &census,
+        &observed.configs,
+    );
     let desired = build(&validated, &context.namespace).desired()?;
-    let applied = context.applier.apply(term, Scope::All, &active.owners, desired).await?;
+    let applied = context
+        .applier
+        .apply(term, Scope::All, &active.owners, desired)
+        .await?;
     let upgrades = context.upgrades.survey(context);
-    let slice = status::slice(&validated, &rolled(context), &Failures::of(&applied.failed), &upgrades);
+    let slice = status::slice(
+        &validated,
+        &rolled(context),
+        &Failures::of(&applied.failed),
+        &upgrades,
+    );
     Box::pin(report(context, term, active, &slice)).await?;
-    context.status.mark_ignored(term, &observed.resolution.ignored).await?;
+    context
+        .status
+        .mark_ignored(term, &observed.resolution.ignored)
+        .await?;
     match applied.first_error() {
         Some(error) => Err(error.into()),
         None => Ok(status::outcome(&slice)),
     }
 }
 
-async fn report(context: &Context, term: &Term, active: &Active, slice: &tessera_runtime::status::Slice) -> Result<(), Error> {
+async fn report(
+    context: &Context,
+    term: &Term,
+    active: &Active,
+    slice: &tessera_runtime::status::Slice,
+) -> Result<(), Error> {
     if let Some(delay) = Box::pin(context.status.report(term, active, slice)).await? {
         context.queue.wake_after(Key::Policy, delay);
     }
@@ -86,7 +127,10 @@ async fn report(context: &Context, term: &Term, active: &Active, slice: &tessera
 }
 
 async fn nothing_wanted(context: &Context, term: &Term) -> Result<Outcome, Error> {
-    let applied = context.applier.apply(term, Scope::All, &[], Desired::new()).await?;
+    let applied = context
+        .applier
+        .apply(term, Scope::All, &[], Desired::new())
+        .await?;
     match applied.first_error() {
         Some(error) => Err(error.into()),
         None => Ok(Outcome::Ready),
@@ -98,18 +142,8 @@ async fn node(context: &Context, term: &Term, name: &str) -> Result<Outcome, Err
         context.node_labels.forget(name);
         return Ok(Outcome::Gone);
     };
-    let policy = match context.known.adopted() {
-        // The first look at the policies wakes all nodes.
-        Adopted::NotYet => return Ok(Outcome::Progressing { reason: "policies not read yet".to_owned(), requeue: None }),
-        Adopted::Nothing => None,
-        Adopted::Policy(policy) => Some(policy),
-    };
-    let wanted = context.known.fleet.read().get(name).map(|placement| placement.labels.clone()).unwrap_or_default();
-    // Before the labels that admit operands: or the toolkit of another pool would start on a node that has just joined.
-    context.pool_labels.reconcile(term, &node, &wanted).await?;
-    if let Some(delay) = context.node_labels.reconcile(term, &node, policy.as_deref()).await? {
-        let reason = "labels changed meanwhile".to_owned();
-        return Ok(Outcome::Progressing { reason, requeue: Some(delay) });
+    if let Some(waiting) = labels::one(context, term, &node).await? {
+        return Ok(waiting);
     }
     Ok(context.upgrades.reconcile_node(context, name, term).await?)
 }

@@ -23,9 +23,15 @@ impl Failures {
     pub fn of(failed: &[WriteError]) -> Self {
         let mut first = BTreeMap::new();
         for error in failed {
-            let reason = if error.class() == Class::Forbidden { Reason::Forbidden } else { Reason::ReconcileFailed };
+            let reason = if error.class() == Class::Forbidden {
+                Reason::Forbidden
+            } else {
+                Reason::ReconcileFailed
+            };
             let component = error.component.clone().unwrap_or_default();
-            first.entry(component).or_insert_with(|| (reason, error.to_string()));
+            first
+                .entry(component)
+                .or_insert_with(|| (reason, error.to_string()));
         }
         Self(first)
     }
@@ -36,30 +42,48 @@ impl Failures {
 }
 
 /// The slice. It is made from what is there after the objects have been applied.
-pub fn slice(validated: &Validated<'_>, rolled: &Rolled, failures: &Failures, upgrades: &Survey) -> Slice {
+pub fn slice(
+    validated: &Validated<'_>,
+    rolled: &Rolled,
+    failures: &Failures,
+    upgrades: &Survey,
+) -> Slice {
     let driver = verdict(rolled, DRIVER, false);
     let toolkit = verdict(rolled, TOOLKIT, true);
     let validator = verdict(rolled, VALIDATOR, true);
     let findings = vec![
-        findings::driver(validated, rolled, failures, driver.as_ref(), upgrades.condition()),
+        findings::driver(
+            validated,
+            rolled,
+            failures,
+            driver.as_ref(),
+            upgrades.condition(),
+        ),
         findings::toolkit(validated, rolled, failures, toolkit.as_ref()),
         findings::validator(validated, rolled, failures, validator.as_ref()),
     ];
     let verdicts = [driver.as_ref(), toolkit.as_ref(), validator.as_ref()];
-    Slice { findings, component: component::status(validated, rolled, verdicts, upgrades) }
+    Slice {
+        findings,
+        component: component::status(validated, rolled, verdicts, upgrades),
+    }
 }
 
 /// What the log says about the reconcile.
 pub fn outcome(slice: &Slice) -> Outcome {
-    let waiting = slice.findings.iter().find(|finding| finding.status != ConditionStatus::True);
+    let waiting = slice
+        .findings
+        .iter()
+        .find(|finding| finding.status != ConditionStatus::True);
     match waiting {
         None => Outcome::Ready,
-        Some(finding) if needs_a_person(finding.reason) => {
-            Outcome::Blocked { reason: format!("{}: {}", finding.component, finding.reason) }
-        }
-        Some(finding) => {
-            Outcome::Progressing { reason: format!("{}: {}", finding.component, finding.reason), requeue: None }
-        }
+        Some(finding) if needs_a_person(finding.reason) => Outcome::Blocked {
+            reason: format!("{}: {}", finding.component, finding.reason),
+        },
+        Some(finding) => Outcome::Progressing {
+            reason: format!("{}: {}", finding.component, finding.reason),
+            requeue: None,
+        },
     }
 }
 
@@ -92,7 +116,11 @@ fn verdict(rolled: &Rolled, component: &str, wait_for_update: bool) -> Option<Ve
         more => format!("{name} and {} more", more - 1),
     };
     let sum = Rollout::sum(sets.iter().map(|(_, rollout)| *rollout));
-    let pods = rolled.pods.get(component).map(Vec::as_slice).unwrap_or_default();
+    let pods = rolled
+        .pods
+        .get(component)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     Some(judge(&name, sum, pods, wait_for_update))
 }
 

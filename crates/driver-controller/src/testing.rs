@@ -30,7 +30,10 @@ pub(crate) fn inputs() -> EffectivePolicy {
     let user: ClusterPolicy = serde_saphyr::from_str(INPUT).unwrap();
     let mut user = serde_json::to_value(user).unwrap();
     user["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
-    effective(&[object("cluster-policy", &base, Some("base")), serde_json::from_value(user).unwrap()])
+    effective(&[
+        object("cluster-policy", &base, Some("base")),
+        serde_json::from_value(user).unwrap(),
+    ])
 }
 
 fn object(name: &str, spec: &Value, role: Option<&str>) -> ClusterPolicy {
@@ -46,7 +49,10 @@ fn object(name: &str, spec: &Value, role: Option<&str>) -> ClusterPolicy {
 }
 
 fn effective(policies: &[ClusterPolicy]) -> EffectivePolicy {
-    resolve(policies, &DefaultImages::builtin()).active.unwrap().effective
+    resolve(policies, &DefaultImages::builtin())
+        .active
+        .unwrap()
+        .effective
 }
 
 /// Everything that concerns this controller, on and set.
@@ -106,11 +112,19 @@ pub(crate) fn node(name: &str) -> NodeFacts {
     NodeFacts {
         name: name.to_owned(),
         uid: format!("uid-{name}"),
-        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        os: Some(OsRelease { id: "ubuntu".to_owned(), version: "22.04".to_owned() }),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        os: Some(OsRelease {
+            id: "ubuntu".to_owned(),
+            version: "22.04".to_owned(),
+        }),
         os_image: "Ubuntu 22.04 LTS".to_owned(),
         kernel: "5.15.0-117-generic".to_owned(),
-        runtime: ContainerRuntime { name: "containerd".to_owned(), version: "1.7.27".to_owned() },
+        runtime: ContainerRuntime {
+            name: "containerd".to_owned(),
+            version: "1.7.27".to_owned(),
+        },
         kubelet_version: "v1.34.4".to_owned(),
         ready: true,
         ..NodeFacts::default()
@@ -125,12 +139,16 @@ pub(crate) fn labelled(name: &str, key: &str, value: &str) -> NodeFacts {
 }
 
 /// ConfigMaps by name, each with these keys.
-pub(crate) fn configs(maps: &[(&str, &[&str])]) -> BTreeMap<String, std::sync::Arc<crate::validate::ConfigFacts>> {
+pub(crate) fn configs(
+    maps: &[(&str, &[&str])],
+) -> BTreeMap<String, std::sync::Arc<crate::validate::ConfigFacts>> {
     let facts = |keys: &[&str]| crate::validate::ConfigFacts {
         keys: keys.iter().map(ToString::to_string).collect(),
         hash: keys.join("+"),
     };
-    maps.iter().map(|(name, keys)| ((*name).to_owned(), std::sync::Arc::new(facts(keys)))).collect()
+    maps.iter()
+        .map(|(name, keys)| ((*name).to_owned(), std::sync::Arc::new(facts(keys))))
+        .collect()
 }
 
 /// The ConfigMaps that [`everything`] names.

@@ -56,7 +56,10 @@ impl<T> Part<T> {
             return Self::Off;
         }
         if let Some(why) = &operand.invalid {
-            return Self::Unusable { reason: Reason::InvalidSpec, message: why.clone() };
+            return Self::Unusable {
+                reason: Reason::InvalidSpec,
+                message: why.clone(),
+            };
         }
         match plan() {
             Ok(plan) => Self::On(plan),
@@ -94,25 +97,39 @@ pub fn validate<'a>(
     census: &Census,
     configs: &BTreeMap<String, std::sync::Arc<ConfigFacts>>,
 ) -> Validated<'a> {
-    let configs = Configs { namespace, known: configs };
+    let configs = Configs {
+        namespace,
+        known: configs,
+    };
     Validated {
         policy,
         driver: Part::of(&policy.driver.operand, || driver(policy, census, &configs)),
         toolkit: Part::of(&policy.toolkit.operand, || {
-            Ok(ToolkitPlan { pools: census.toolkits.keys().copied().collect() })
+            Ok(ToolkitPlan {
+                pools: census.toolkits.keys().copied().collect(),
+            })
         }),
         validator: Part::of(&policy.validator.operand, || Ok(())),
     }
 }
 
-fn driver(policy: &EffectivePolicy, census: &Census, configs: &Configs<'_>) -> Result<DriverPlan, (Reason, String)> {
+fn driver(
+    policy: &EffectivePolicy,
+    census: &Census,
+    configs: &Configs<'_>,
+) -> Result<DriverPlan, (Reason, String)> {
     let driver = &policy.driver;
     let pools: Vec<DriverPool> = census.drivers.keys().cloned().collect();
     // Precompiled images install nothing, so they read neither repositories nor certificates.
     let installs = |name: &Option<String>| name.clone().filter(|_| !driver.use_precompiled);
     let (repo, certs) = (installs(&driver.repo_config), installs(&driver.cert_config));
-    for (path, wanted) in [("driver.repoConfig.configMapName", &repo), ("driver.certConfig.name", &certs)] {
-        let unknown = pools.iter().find(|pool| wanted.is_some() && configs::package_paths(&pool.os.id).is_none());
+    for (path, wanted) in [
+        ("driver.repoConfig.configMapName", &repo),
+        ("driver.certConfig.name", &certs),
+    ] {
+        let unknown = pools
+            .iter()
+            .find(|pool| wanted.is_some() && configs::package_paths(&pool.os.id).is_none());
         if let Some(pool) = unknown {
             let message = format!(
                 "spec.{path}: where {} keeps its package sources is not known, so nothing can be mounted there: remove the field",
@@ -122,10 +139,21 @@ fn driver(policy: &EffectivePolicy, census: &Census, configs: &Configs<'_>) -> R
         }
     }
     let mut hashes = BTreeMap::new();
-    let licence = driver.licensing.as_ref().filter(|licence| licence.secret_name.is_none());
+    let licence = driver
+        .licensing
+        .as_ref()
+        .filter(|licence| licence.secret_name.is_none());
     let keyed = [
-        ("driver.virtualTopology.config", driver.virtual_topology.as_ref(), configs::TOPOLOGY_FILE),
-        ("driver.licensingConfig.configMapName", licence.and_then(|l| l.config_map_name.as_ref()), configs::LICENCE_FILE),
+        (
+            "driver.virtualTopology.config",
+            driver.virtual_topology.as_ref(),
+            configs::TOPOLOGY_FILE,
+        ),
+        (
+            "driver.licensingConfig.configMapName",
+            licence.and_then(|l| l.config_map_name.as_ref()),
+            configs::LICENCE_FILE,
+        ),
     ];
     for (path, name, key) in keyed {
         if let Some(name) = name {
@@ -136,7 +164,10 @@ fn driver(policy: &EffectivePolicy, census: &Census, configs: &Configs<'_>) -> R
         pools,
         repo: configs.mounted("driver.repoConfig.configMapName", repo.as_ref())?,
         certs: configs.mounted("driver.certConfig.name", certs.as_ref())?,
-        modules: configs.mounted("driver.kernelModuleConfig.name", driver.kernel_module_config.as_ref())?,
+        modules: configs.mounted(
+            "driver.kernelModuleConfig.name",
+            driver.kernel_module_config.as_ref(),
+        )?,
         hashes,
     })
 }

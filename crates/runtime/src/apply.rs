@@ -167,14 +167,22 @@ impl Applier {
     ) -> OwnedKind {
         let resource = ApiResource::erase::<K>(&());
         let store = Store::new(&resource.kind, on_change);
-        let kind = OwnedKind { resource, namespaced, store };
+        let kind = OwnedKind {
+            resource,
+            namespaced,
+            store,
+        };
         self.kinds.insert(kind.resource.kind.clone(), kind.clone());
         kind
     }
 
     /// The selector of our own objects.
     pub fn watch_config(&self) -> watcher::Config {
-        watcher::Config::default().labels(&format!("{}={}", names::label::MANAGED_BY, self.controller))
+        watcher::Config::default().labels(&format!(
+            "{}={}",
+            names::label::MANAGED_BY,
+            self.controller
+        ))
     }
 
     /// Brings all objects of `scope` to `desired`.
@@ -200,13 +208,21 @@ impl Applier {
         Ok(applied)
     }
 
-    async fn apply_one(&self, term: &Term, object: &DesiredObject, applied: &mut Applied) -> Result<(), NotLeading> {
+    async fn apply_one(
+        &self,
+        term: &Term,
+        object: &DesiredObject,
+        applied: &mut Applied,
+    ) -> Result<(), NotLeading> {
         let Some(kind) = self.kinds.get(&object.resource.kind) else {
             tracing::error!(kind = %object.resource.kind, "this kind was never registered with the engine");
             return Ok(());
         };
         let live = kind.store.get(&object.key);
-        if live.as_ref().is_some_and(|live| live.deleting || covers(&object.value, &live.value)) {
+        if live
+            .as_ref()
+            .is_some_and(|live| live.deleting || covers(&object.value, &live.value))
+        {
             // What is being deleted is made again when it is gone: its deletion wakes us.
             return Ok(());
         }
@@ -215,7 +231,11 @@ impl Applier {
         let params = PatchParams::apply(&self.manager).force();
         let api = self.api(kind, &object.key.namespace);
         let name_only = &object.key.name;
-        let mut sent = within(self.limit, api.patch(name_only, &params, &Patch::Apply(&object.value))).await;
+        let mut sent = within(
+            self.limit,
+            api.patch(name_only, &params, &Patch::Apply(&object.value)),
+        )
+        .await;
         if let (Some(live), Err(error)) = (&live, &sent)
             && classify(error) == Class::Invalid
             && !is_not_found(error)
@@ -224,9 +244,14 @@ impl Applier {
             // under another number), and then refuses the whole. Replacing the lists does.
             term.check()?;
             let replace = replacement(&object.value, &live.uid);
-            let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+            let params = PatchParams {
+                field_manager: Some(self.manager.clone()),
+                ..PatchParams::default()
+            };
             let patch: Patch<&Value> = Patch::Merge(&replace);
-            sent = within(self.limit, api.patch(name_only, &params, &patch)).await.or(sent);
+            sent = within(self.limit, api.patch(name_only, &params, &patch))
+                .await
+                .or(sent);
         }
         match sent {
             Ok(written) => {
@@ -256,15 +281,20 @@ impl Applier {
         desired: &Desired,
         applied: &mut Applied,
     ) -> Result<(), NotLeading> {
-        let wanted: BTreeSet<(&str, &ObjectKey)> =
-            desired.objects().iter().map(|object| (object.resource.kind.as_str(), &object.key)).collect();
+        let wanted: BTreeSet<(&str, &ObjectKey)> = desired
+            .objects()
+            .iter()
+            .map(|object| (object.resource.kind.as_str(), &object.key))
+            .collect();
         for kind in self.kinds.values() {
             for (key, live) in kind.store.list() {
                 let in_scope = match scope {
                     Scope::All => true,
                     Scope::Label(name, value) => live.label(name) == Some(value),
                 };
-                let kept = live.label(names::label::COMPONENT).is_some_and(|component| desired.keeps(component));
+                let kept = live
+                    .label(names::label::COMPONENT)
+                    .is_some_and(|component| desired.keeps(component));
                 let is_wanted = wanted.contains(&(kind.resource.kind.as_str(), &key));
                 if in_scope && !kept && !is_wanted && !live.deleting {
                     self.delete_one(term, kind, &key, &live, applied).await?;
@@ -285,11 +315,19 @@ impl Applier {
         term.check()?;
         let name = format!("{} {key}", kind.resource.kind);
         let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(live.uid.clone()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(live.uid.clone()),
+                resource_version: None,
+            }),
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };
-        match within(self.limit, self.api(kind, &key.namespace).delete(&key.name, &params)).await {
+        match within(
+            self.limit,
+            self.api(kind, &key.namespace).delete(&key.name, &params),
+        )
+        .await
+        {
             Ok(_) => {
                 tracing::info!(object = %name, "Reconcile: removed {name}, which is no longer wanted");
                 self.metrics.object(&kind.resource.kind, "deleted");
@@ -300,7 +338,12 @@ impl Applier {
             Err(error) if is_not_found(&error) || crate::error::is_conflict(&error) => {}
             Err(source) => {
                 let component = live.label(names::label::COMPONENT).map(str::to_owned);
-                applied.failed.push(WriteError { verb: "delete", object: name, component, source });
+                applied.failed.push(WriteError {
+                    verb: "delete",
+                    object: name,
+                    component,
+                    source,
+                });
             }
         }
         Ok(())
@@ -323,25 +366,34 @@ impl Applier {
 impl Applied {
     /// The most severe failure first, if any.
     pub fn first_error(self) -> Option<WriteError> {
-        self.failed.into_iter().min_by_key(|error| match error.class() {
-            Class::Transient => 0,
-            Class::Conflict => 1,
-            Class::Forbidden => 2,
-            Class::Invalid | Class::LostLeadership | Class::Bug => 3,
-        })
+        self.failed
+            .into_iter()
+            .min_by_key(|error| match error.class() {
+                Class::Transient => 0,
+                Class::Conflict => 1,
+                Class::Forbidden => 2,
+                Class::Invalid | Class::LostLeadership | Class::Bug => 3,
+            })
     }
 }
 
 /// A live object as the engine keeps it.
 pub fn project(object: DynamicObject) -> Option<Owned> {
-    let (uid, deleting) = (object.uid().unwrap_or_default(), object.metadata.deletion_timestamp.is_some());
+    let (uid, deleting) = (
+        object.uid().unwrap_or_default(),
+        object.metadata.deletion_timestamp.is_some(),
+    );
     let mut value = serde_json::to_value(object).ok()?;
     if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in ["managedFields", "resourceVersion", "creationTimestamp"] {
             meta.remove(field);
         }
     }
-    Some(Owned { uid, deleting, value })
+    Some(Owned {
+        uid,
+        deleting,
+        value,
+    })
 }
 
 /// A merge patch of what we want; the UID makes sure that it is still the same object.
@@ -354,11 +406,16 @@ fn replacement(desired: &Value, uid: &str) -> Value {
 }
 
 fn component_of(value: &Value) -> Option<&str> {
-    value.pointer("/metadata/labels")?.get(names::label::COMPONENT)?.as_str()
+    value
+        .pointer("/metadata/labels")?
+        .get(names::label::COMPONENT)?
+        .as_str()
 }
 
 /// SHA-256 over the JSON text, 16 hexadecimal digits: maps are sorted, so equal values give equal hashes.
 pub fn content_hash(value: &Value) -> String {
     let digest = Sha256::digest(value.to_string().as_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let first = digest.iter().take(8);
+    let number = first.fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{number:016x}")
 }

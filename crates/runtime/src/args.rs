@@ -67,7 +67,9 @@ pub enum LogFormat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
     /// client-go's rule: a leader must give up before a standby may take over.
-    #[error("--lease-duration ({lease:?}) must be longer than --renew-deadline ({renew:?}); give a longer lease or a shorter deadline")]
+    #[error(
+        "--lease-duration ({lease:?}) must be longer than --renew-deadline ({renew:?}); give a longer lease or a shorter deadline"
+    )]
     LeaseTooShort {
         /// The lease duration given.
         lease: Duration,
@@ -75,7 +77,9 @@ pub enum ArgsError {
         renew: Duration,
     },
     /// client-go's rule: at least one retry, with its jitter of 20 %, must fit before the deadline.
-    #[error("--renew-deadline ({renew:?}) must be longer than 1.2 times --retry-period ({retry:?})")]
+    #[error(
+        "--renew-deadline ({renew:?}) must be longer than 1.2 times --retry-period ({retry:?})"
+    )]
     DeadlineTooShort {
         /// The renew deadline given.
         renew: Duration,

@@ -9,8 +9,13 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The pause after the `failures`-th failure in a row (1 is the first), at most `cap`, spread by `jitter` in 0..1
 /// over the upper fifth, so that replicas and keys do not beat together.
 pub fn pause(failures: u32, cap: Duration, jitter: f64) -> Duration {
-    let doubled = FIRST.saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
-    doubled.min(cap.max(FIRST)).mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0))
+    let doubled = FIRST.saturating_mul(
+        1u32.checked_shl(failures.saturating_sub(1))
+            .unwrap_or(u32::MAX),
+    );
+    doubled
+        .min(cap.max(FIRST))
+        .mul_f64(1.0 - 0.2 * jitter.clamp(0.0, 1.0))
 }
 
 /// Failures in a row for each key.
@@ -23,7 +28,10 @@ pub struct Backoff<K> {
 impl<K: Ord + Clone> Backoff<K> {
     /// With `cap` as the longest pause.
     pub fn new(cap: Duration) -> Self {
-        Self { failures: BTreeMap::new(), cap }
+        Self {
+            failures: BTreeMap::new(),
+            cap,
+        }
     }
 
     /// Counts a failure and returns how long to wait.

@@ -22,7 +22,9 @@ pub struct Clients {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Neither KUBECONFIG nor a pod's ServiceAccount was usable.
-    #[error("no cluster to talk to: set KUBECONFIG, or run in a pod with a mounted ServiceAccount token")]
+    #[error(
+        "no cluster to talk to: set KUBECONFIG, or run in a pod with a mounted ServiceAccount token"
+    )]
     Config(#[source] kube::config::InferConfigError),
     /// The configuration was read but no client could be built from it.
     #[error("the client configuration cannot be used")]
@@ -38,7 +40,11 @@ pub async fn connect(args: &RuntimeArgs, metrics: &Arc<Metrics>) -> Result<Clien
     })
 }
 
-fn build(mut config: Config, limit: Duration, metrics: &Arc<Metrics>) -> Result<Client, ClientError> {
+fn build(
+    mut config: Config,
+    limit: Duration,
+    metrics: &Arc<Metrics>,
+) -> Result<Client, ClientError> {
     config.default_retry = false;
     config.connect_timeout = Some(limit);
     // Watches are ended by the server after 290 s and guarded by the watcher, so only single requests get a limit:
@@ -46,8 +52,14 @@ fn build(mut config: Config, limit: Duration, metrics: &Arc<Metrics>) -> Result<
     config.read_timeout = None;
     config.write_timeout = Some(limit);
     let metrics = metrics.clone();
-    let layer = tower::layer::layer_fn(move |inner| Counted { inner, metrics: metrics.clone() });
-    Ok(ClientBuilder::try_from(config).map_err(ClientError::Build)?.with_layer(&layer).build())
+    let layer = tower::layer::layer_fn(move |inner| Counted {
+        inner,
+        metrics: metrics.clone(),
+    });
+    Ok(ClientBuilder::try_from(config)
+        .map_err(ClientError::Build)?
+        .with_layer(&layer)
+        .build())
 }
 
 /// A request did not end in time.
@@ -94,7 +106,9 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            let code = answer.as_ref().map_or(0, |response| response.status().as_u16());
+            let code = answer
+                .as_ref()
+                .map_or(0, |response| response.status().as_u16());
             metrics.request(&method, code);
             answer
         })

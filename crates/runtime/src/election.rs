@@ -39,17 +39,30 @@ pub struct NotLeading;
 impl Term {
     /// A term without end, for a process that runs without election.
     pub fn unlimited() -> Self {
-        Self { valid_until: Arc::new(Mutex::new(None)), ended: CancellationToken::new() }
+        Self {
+            valid_until: Arc::new(Mutex::new(None)),
+            ended: CancellationToken::new(),
+        }
     }
 
     fn until(deadline: Instant) -> Self {
-        Self { valid_until: Arc::new(Mutex::new(Some(deadline))), ended: CancellationToken::new() }
+        Self {
+            valid_until: Arc::new(Mutex::new(Some(deadline))),
+            ended: CancellationToken::new(),
+        }
     }
 
     /// Fails as soon as the renew deadline has passed or the term has been ended.
     pub fn check(&self) -> Result<(), NotLeading> {
-        let late = self.valid_until.lock().is_some_and(|until| crate::clock::now() >= until);
-        if late || self.ended.is_cancelled() { Err(NotLeading) } else { Ok(()) }
+        let late = self
+            .valid_until
+            .lock()
+            .is_some_and(|until| crate::clock::now() >= until);
+        if late || self.ended.is_cancelled() {
+            Err(NotLeading)
+        } else {
+            Ok(())
+        }
     }
 
     /// Completes when the term ends.
@@ -82,7 +95,13 @@ pub struct Election {
 
 impl Election {
     /// For `controller`, with the identity and times of `args`; `client` should serve nothing else.
-    pub fn new(controller: &str, args: &RuntimeArgs, client: Client, health: Health, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        controller: &str,
+        args: &RuntimeArgs,
+        client: Client,
+        health: Health,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             api: Api::namespaced(client, &args.namespace),
             name: controller.to_owned(),
@@ -105,7 +124,8 @@ impl Election {
     /// Takes part until `stop`; then keeps an own lease alive until `drained`, and releases it.
     pub async fn run(self, stop: CancellationToken, drained: CancellationToken) {
         let mut events = self.events();
-        self.health.not_ready("election", "the lease has not been read yet");
+        self.health
+            .not_ready("election", "the lease has not been read yet");
         let mut observed: Option<Observed> = None;
         let mut known = false;
         while !stop.is_cancelled() {
@@ -116,17 +136,30 @@ impl Election {
             let decision = decide(observed.as_ref(), &self.me, crate::clock::now());
             let attempt = match decision {
                 Decision::Wait { until } => {
-                    let pause = until.saturating_duration_since(crate::clock::now()).min(self.retry_period * 5);
-                    self.watch_until(&mut events, &mut observed, &mut known, pause, &stop).await;
+                    let pause = until
+                        .saturating_duration_since(crate::clock::now())
+                        .min(self.retry_period * 5);
+                    self.watch_until(&mut events, &mut observed, &mut known, pause, &stop)
+                        .await;
                     continue;
                 }
                 // Until the first list has come, an absent lease proves nothing.
                 Decision::Create if !known => {
-                    self.watch_until(&mut events, &mut observed, &mut known, self.retry_period, &stop).await;
+                    self.watch_until(
+                        &mut events,
+                        &mut observed,
+                        &mut known,
+                        self.retry_period,
+                        &stop,
+                    )
+                    .await;
                     continue;
                 }
                 Decision::Create => self.write(None, 0).await,
-                Decision::Take { version, transitions } => self.write(Some(version), transitions).await,
+                Decision::Take {
+                    version,
+                    transitions,
+                } => self.write(Some(version), transitions).await,
             };
             match attempt {
                 Ok((lease, sent)) => {
@@ -140,7 +173,8 @@ impl Election {
                         tracing::warn!(lease = %self.name, error = %crate::error::sentence(&error), "cannot acquire the lease");
                     }
                     let pause = self.retry_period.mul_f64(0.5 + crate::backoff::jitter());
-                    self.watch_until(&mut events, &mut observed, &mut known, pause, &stop).await;
+                    self.watch_until(&mut events, &mut observed, &mut known, pause, &stop)
+                        .await;
                 }
             }
         }
@@ -175,14 +209,19 @@ impl Election {
             if crate::clock::now() >= deadline {
                 break false;
             }
-            match self.write(Some(lease.version.clone()), lease.transitions).await {
+            match self
+                .write(Some(lease.version.clone()), lease.transitions)
+                .await
+            {
                 Ok((renewed, sent)) => {
                     lease = renewed;
                     deadline = sent + self.renew_deadline;
                     term.extend(deadline);
                     pause = self.retry_period;
                 }
-                Err(error) if crate::error::is_conflict(&error) || crate::error::is_not_found(&error) => {
+                Err(error)
+                    if crate::error::is_conflict(&error) || crate::error::is_not_found(&error) =>
+                {
                     match self.read().await {
                         Ok(Some(current)) if current.holder == self.me => lease = current,
                         Ok(other) => {
@@ -205,7 +244,11 @@ impl Election {
         } else {
             tracing::warn!(lease = %self.name, "could not renew in time; standing by");
         }
-        if stop.is_cancelled() { None } else { Some(lease) }
+        if stop.is_cancelled() {
+            None
+        } else {
+            Some(lease)
+        }
     }
 
     fn step_down(&self, term: &Term) {
@@ -215,7 +258,8 @@ impl Election {
     }
 
     fn beat(&self) {
-        self.health.beat("election", crate::clock::now(), self.lease_duration * 4);
+        self.health
+            .beat("election", crate::clock::now(), self.lease_duration * 4);
     }
 
     async fn watch_until(
@@ -235,7 +279,10 @@ impl Election {
             Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => {
                 let new = observe(&lease, self.lease_duration);
                 // The same version seen again keeps its first time, or a watch restart would prolong a dead lease.
-                if observed.as_ref().is_none_or(|old| old.version != new.version) {
+                if observed
+                    .as_ref()
+                    .is_none_or(|old| old.version != new.version)
+                {
                     *observed = Some(new);
                 }
             }
@@ -257,7 +304,11 @@ impl Election {
     }
 
     /// Writes our name. Returns the new state and the time just before the request was sent.
-    async fn write(&self, version: Option<String>, transitions: i32) -> Result<(Observed, Instant), kube::Error> {
+    async fn write(
+        &self,
+        version: Option<String>,
+        transitions: i32,
+    ) -> Result<(Observed, Instant), kube::Error> {
         let sent = crate::clock::now();
         let now = crate::clock::micro_time();
         let exists = version.is_some();
@@ -278,7 +329,11 @@ impl Election {
         };
         let params = PostParams::default();
         let written = if exists {
-            within(self.request_timeout, self.api.replace(&self.name, &params, &lease)).await
+            within(
+                self.request_timeout,
+                self.api.replace(&self.name, &params, &lease),
+            )
+            .await
         } else {
             within(self.request_timeout, self.api.create(&params, &lease)).await
         }?;
@@ -301,17 +356,25 @@ impl Election {
                 ..LeaseSpec::default()
             }),
         };
-        let sent = within(self.request_timeout, self.api.replace(&self.name, &PostParams::default(), &free)).await;
+        let sent = within(
+            self.request_timeout,
+            self.api.replace(&self.name, &PostParams::default(), &free),
+        )
+        .await;
         match sent {
             Ok(_) => tracing::info!(lease = %self.name, "lease released"),
-            Err(error) => tracing::warn!(lease = %self.name, error = %crate::error::sentence(&error), "cannot release the lease; a standby takes over when it ends"),
+            Err(error) => {
+                tracing::warn!(lease = %self.name, error = %crate::error::sentence(&error), "cannot release the lease; a standby takes over when it ends");
+            }
         }
     }
 }
 
 fn observe(lease: &Lease, default: Duration) -> Observed {
     let spec = lease.spec.clone().unwrap_or_default();
-    let seconds = spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok());
+    let seconds = spec
+        .lease_duration_seconds
+        .and_then(|s| u64::try_from(s).ok());
     Observed {
         holder: spec.holder_identity.unwrap_or_default(),
         duration: seconds.map_or(default, Duration::from_secs),

@@ -29,15 +29,19 @@ pub trait Classify: std::error::Error {
 
 /// The class of a client error.
 pub fn classify(error: &KubeError) -> Class {
-    match error {
-        KubeError::Api(status) => match status.code {
+    if let KubeError::Api(status) = error {
+        return match status.code {
             401 | 403 => Class::Forbidden,
             409 => Class::Conflict,
             400 | 404 | 405 | 413 | 415 | 422 => Class::Invalid,
             _ => Class::Transient,
-        },
-        KubeError::SerdeError(_) | KubeError::BuildRequest(_) => Class::Bug,
-        _ => Class::Transient,
+        };
+    }
+    let is_ours = matches!(error, KubeError::SerdeError(_) | KubeError::BuildRequest(_));
+    if is_ours {
+        Class::Bug
+    } else {
+        Class::Transient
     }
 }
 
@@ -53,11 +57,13 @@ pub fn is_conflict(error: &KubeError) -> bool {
 
 /// The sentence of a client error, without the debug dump that its `Display` adds.
 pub fn sentence(error: &KubeError) -> String {
-    match error {
-        KubeError::Api(status) if !status.message.is_empty() => status.message.clone(),
-        KubeError::Api(status) => format!("the API server answered {} {}", status.code, status.reason),
-        other => chain(other),
+    let KubeError::Api(status) = error else {
+        return chain(error);
+    };
+    if status.message.is_empty() {
+        return format!("the API server answered {} {}", status.code, status.reason);
     }
+    status.message.clone()
 }
 
 /// An error and its sources in one line.

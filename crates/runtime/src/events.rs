@@ -26,8 +26,16 @@ pub struct Events {
 impl Events {
     /// As controller `controller`, pod `instance`.
     pub fn new(client: Client, controller: &str, instance: &str, limit: Duration) -> Self {
-        let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
-        Self { client, reporter, recorders: Arc::default(), limit }
+        let reporter = Reporter {
+            controller: controller.to_owned(),
+            instance: Some(instance.to_owned()),
+        };
+        Self {
+            client,
+            reporter,
+            recorders: Arc::default(),
+            limit,
+        }
     }
 
     fn recorder(&self, note: &str) -> Recorder {
@@ -41,15 +49,24 @@ impl Events {
 
     /// Something went as it should.
     pub async fn normal(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Normal, about, reason, action, note).await;
+        self.publish(EventType::Normal, about, reason, action, note)
+            .await;
     }
 
     /// Somebody should look.
     pub async fn warning(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Warning, about, reason, action, note).await;
+        self.publish(EventType::Warning, about, reason, action, note)
+            .await;
     }
 
-    async fn publish(&self, type_: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) {
+    async fn publish(
+        &self,
+        type_: EventType,
+        about: &ObjectReference,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
         let event = Event {
             type_,
             reason: reason.to_owned(),
@@ -58,7 +75,8 @@ impl Events {
             action: action.to_owned(),
             secondary: None,
         };
-        let sent = crate::clients::within(self.limit, self.recorder(note).publish(&event, about)).await;
+        let sent =
+            crate::clients::within(self.limit, self.recorder(note).publish(&event, about)).await;
         if let Err(error) = sent {
             tracing::debug!(error = %crate::error::sentence(&error), reason, "event lost");
         }
@@ -70,7 +88,10 @@ fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=limit)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
     text.get(..end).unwrap_or_default().to_owned()
 }
 

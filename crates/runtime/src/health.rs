@@ -29,7 +29,10 @@ struct State {
 impl Health {
     /// `part` is not ready, and why.
     pub fn not_ready(&self, part: &str, why: impl Into<String>) {
-        self.state.lock().not_ready.insert(part.to_owned(), why.into());
+        self.state
+            .lock()
+            .not_ready
+            .insert(part.to_owned(), why.into());
     }
 
     /// `part` is ready.
@@ -44,14 +47,23 @@ impl Health {
 
     /// Why the process is not ready; empty when it is.
     pub fn unready(&self) -> Vec<String> {
-        self.state.lock().not_ready.iter().map(|(part, why)| format!("{part}: {why}")).collect()
+        self.state
+            .lock()
+            .not_ready
+            .iter()
+            .map(|(part, why)| format!("{part}: {why}"))
+            .collect()
     }
 
     /// Which parts have stood still for longer than they said.
     pub fn stuck(&self, now: Instant) -> Vec<String> {
         let state = self.state.lock();
-        let late = state.beats.iter().filter(|(_, (at, limit))| now.saturating_duration_since(*at) > *limit);
-        late.map(|(part, (_, limit))| format!("{part} has not moved for more than {limit:?}")).collect()
+        let late = state
+            .beats
+            .iter()
+            .filter(|(_, (at, limit))| now.saturating_duration_since(*at) > *limit);
+        late.map(|(part, (_, limit))| format!("{part} has not moved for more than {limit:?}"))
+            .collect()
     }
 }
 
@@ -76,15 +88,26 @@ pub async fn serve(
 ) -> Result<impl Future<Output = ()> + Send + 'static, ListenError> {
     let for_metrics = listen(address, metrics_port, "metrics", "--metrics-port").await?;
     let for_health = listen(address, health_port, "health", "--health-port").await?;
-    let metrics_app = Router::new().route("/metrics", get(move || std::future::ready(metrics_text(&metrics))));
+    let metrics_app = Router::new().route(
+        "/metrics",
+        get(move || std::future::ready(metrics_text(&metrics))),
+    );
     let alive = health.clone();
     let health_app = Router::new()
-        .route("/healthz", get(move || std::future::ready(answer(alive.stuck(crate::clock::now())))))
-        .route("/readyz", get(move || std::future::ready(answer(health.unready()))));
+        .route(
+            "/healthz",
+            get(move || std::future::ready(answer(&alive.stuck(crate::clock::now())))),
+        )
+        .route(
+            "/readyz",
+            get(move || std::future::ready(answer(&health.unready()))),
+        );
     let ended = end.clone();
     Ok(async move {
-        let one = axum::serve(for_metrics, metrics_app).with_graceful_shutdown(end.cancelled_owned());
-        let two = axum::serve(for_health, health_app).with_graceful_shutdown(ended.cancelled_owned());
+        let one =
+            axum::serve(for_metrics, metrics_app).with_graceful_shutdown(end.cancelled_owned());
+        let two =
+            axum::serve(for_health, health_app).with_graceful_shutdown(ended.cancelled_owned());
         let (one, two) = tokio::join!(one.into_future(), two.into_future());
         for error in [one.err(), two.err()].into_iter().flatten() {
             tracing::warn!(%error, "a port stopped serving");
@@ -101,20 +124,35 @@ async fn listen(
     let address = SocketAddr::new(address, port);
     tokio::net::TcpListener::bind(address)
         .await
-        .map_err(|source| ListenError { address, what, flag, source })
+        .map_err(|source| ListenError {
+            address,
+            what,
+            flag,
+            source,
+        })
 }
 
-fn answer(problems: Vec<String>) -> impl IntoResponse {
+fn answer(problems: &[String]) -> impl IntoResponse + use<> {
     if problems.is_empty() {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", problems.join("\n")))
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{}\n", problems.join("\n")),
+        )
     }
 }
 
 fn metrics_text(metrics: &Metrics) -> impl IntoResponse + use<> {
     match metrics.encode() {
-        Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text),
+        Ok(text) => (
+            StatusCode::OK,
+            [(
+                header::CONTENT_TYPE,
+                "text/plain; version=0.0.4; charset=utf-8",
+            )],
+            text,
+        ),
         Err(error) => (
             StatusCode::INTERNAL_SERVER_ERROR,
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],

@@ -18,7 +18,12 @@ pub fn init(args: &RuntimeArgs) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .with_target(false);
     let installed = match args.log_format {
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
+        LogFormat::Json => builder
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .with_span_list(false)
+            .try_init(),
         LogFormat::Text => builder.with_ansi(false).try_init(),
     };
     if installed.is_err() {

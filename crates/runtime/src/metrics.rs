@@ -103,19 +103,71 @@ impl Metrics {
 
     fn register_all(&self) {
         self.register(|r| {
-            r.register("controller_runtime_reconcile", "Reconciliations by result", self.reconciles.clone());
-            r.register("controller_runtime_reconcile_errors", "Reconciliations that failed, by reason", self.errors.clone());
-            r.register("controller_runtime_reconcile_time_seconds", "Time a reconciliation takes", self.duration.clone());
-            r.register("controller_runtime_active_workers", "Reconciliations running now", self.active.clone());
-            r.register("controller_runtime_max_concurrent_reconciles", "Most reconciliations at a time", self.workers.clone());
-            r.register("workqueue_depth", "Keys that wait to be reconciled", self.depth.clone());
-            r.register("workqueue_adds", "Keys added to the queue", self.adds.clone());
-            r.register("workqueue_retries", "Keys tried again after an error", self.retries.clone());
-            r.register("leader_election_master_status", "1 while this process leads", self.leader.clone());
-            r.register("rest_client_requests", "API requests by method and code (0: no answer)", self.requests.clone());
-            r.register("tessera_watch_errors", "Watches that broke, by kind", self.watch_errors.clone());
-            r.register("tessera_store_objects", "Objects held in memory, by kind", self.stored.clone());
-            r.register("tessera_owned_objects", "Writes of owned objects, by kind and action", self.objects.clone());
+            r.register(
+                "controller_runtime_reconcile",
+                "Reconciliations by result",
+                self.reconciles.clone(),
+            );
+            r.register(
+                "controller_runtime_reconcile_errors",
+                "Reconciliations that failed, by reason",
+                self.errors.clone(),
+            );
+            r.register(
+                "controller_runtime_reconcile_time_seconds",
+                "Time a reconciliation takes",
+                self.duration.clone(),
+            );
+            r.register(
+                "controller_runtime_active_workers",
+                "Reconciliations running now",
+                self.active.clone(),
+            );
+            r.register(
+                "controller_runtime_max_concurrent_reconciles",
+                "Most reconciliations at a time",
+                self.workers.clone(),
+            );
+            r.register(
+                "workqueue_depth",
+                "Keys that wait to be reconciled",
+                self.depth.clone(),
+            );
+            r.register(
+                "workqueue_adds",
+                "Keys added to the queue",
+                self.adds.clone(),
+            );
+            r.register(
+                "workqueue_retries",
+                "Keys tried again after an error",
+                self.retries.clone(),
+            );
+            r.register(
+                "leader_election_master_status",
+                "1 while this process leads",
+                self.leader.clone(),
+            );
+            r.register(
+                "rest_client_requests",
+                "API requests by method and code (0: no answer)",
+                self.requests.clone(),
+            );
+            r.register(
+                "tessera_watch_errors",
+                "Watches that broke, by kind",
+                self.watch_errors.clone(),
+            );
+            r.register(
+                "tessera_store_objects",
+                "Objects held in memory, by kind",
+                self.stored.clone(),
+            );
+            r.register(
+                "tessera_owned_objects",
+                "Writes of owned objects, by kind and action",
+                self.objects.clone(),
+            );
         });
     }
 
@@ -125,24 +177,38 @@ impl Metrics {
     }
 
     fn name(&self) -> NameLabels {
-        NameLabels { name: self.controller.clone() }
+        NameLabels {
+            name: self.controller.clone(),
+        }
     }
 
     pub(crate) fn reconciled(&self, result: &str, took: Duration) {
-        let labels = ResultLabels { controller: self.controller.clone(), result: result.to_owned() };
+        let labels = ResultLabels {
+            controller: self.controller.clone(),
+            result: result.to_owned(),
+        };
         self.reconciles.get_or_create(&labels).inc();
-        self.duration.get_or_create(&self.name()).observe(took.as_secs_f64());
+        self.duration
+            .get_or_create(&self.name())
+            .observe(took.as_secs_f64());
     }
 
     pub(crate) fn failed(&self, reason: &str) {
-        let labels = ReasonLabels { controller: self.controller.clone(), reason: reason.to_owned() };
+        let labels = ReasonLabels {
+            controller: self.controller.clone(),
+            reason: reason.to_owned(),
+        };
         self.errors.get_or_create(&labels).inc();
         self.retries.get_or_create(&self.name()).inc();
     }
 
     pub(crate) fn queue(&self, depth: usize, active: usize) {
-        self.depth.get_or_create(&self.name()).set(i64::try_from(depth).unwrap_or(i64::MAX));
-        self.active.get_or_create(&self.name()).set(i64::try_from(active).unwrap_or(i64::MAX));
+        self.depth
+            .get_or_create(&self.name())
+            .set(i64::try_from(depth).unwrap_or(i64::MAX));
+        self.active
+            .get_or_create(&self.name())
+            .set(i64::try_from(active).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn added(&self) {
@@ -150,29 +216,47 @@ impl Metrics {
     }
 
     pub(crate) fn set_workers(&self, workers: u16) {
-        self.workers.get_or_create(&self.name()).set(i64::from(workers));
+        self.workers
+            .get_or_create(&self.name())
+            .set(i64::from(workers));
     }
 
     pub(crate) fn set_leader(&self, leads: bool) {
-        self.leader.get_or_create(&self.name()).set(i64::from(leads));
+        self.leader
+            .get_or_create(&self.name())
+            .set(i64::from(leads));
     }
 
     pub(crate) fn request(&self, method: &str, code: u16) {
-        let labels = RequestLabels { method: method.to_owned(), code: code.to_string() };
+        let labels = RequestLabels {
+            method: method.to_owned(),
+            code: code.to_string(),
+        };
         self.requests.get_or_create(&labels).inc();
     }
 
     pub(crate) fn watch_error(&self, kind: &str) {
-        self.watch_errors.get_or_create(&KindLabels { kind: kind.to_owned() }).inc();
+        self.watch_errors
+            .get_or_create(&KindLabels {
+                kind: kind.to_owned(),
+            })
+            .inc();
     }
 
     pub(crate) fn set_stored(&self, kind: &str, count: usize) {
-        let labels = KindLabels { kind: kind.to_owned() };
-        self.stored.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+        let labels = KindLabels {
+            kind: kind.to_owned(),
+        };
+        self.stored
+            .get_or_create(&labels)
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn object(&self, kind: &str, action: &str) {
-        let labels = ObjectLabels { kind: kind.to_owned(), action: action.to_owned() };
+        let labels = ObjectLabels {
+            kind: kind.to_owned(),
+            action: action.to_owned(),
+        };
         self.objects.get_or_create(&labels).inc();
     }
 

@@ -30,30 +30,49 @@ pub fn patience(name: &str) -> Duration {
     }
 }
 
-/// Remembers since when something is missing.
+/// Remembers since when something is missing, and when somebody else was last seen at work.
 #[derive(Debug)]
 pub struct Patience {
     limit: Duration,
-    missing: Mutex<BTreeMap<String, Instant>>,
+    state: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    missing: BTreeMap<String, Instant>,
+    progress: Option<Instant>,
 }
 
 impl Patience {
     /// Of the controller `name`.
     pub fn of(name: &str) -> Self {
-        Self { limit: patience(name), missing: Mutex::new(BTreeMap::new()) }
+        Self {
+            limit: patience(name),
+            state: Mutex::default(),
+        }
     }
 
-    /// `key` is missing: `None` when it is our turn to act, else how long to wait.
+    /// `key` is missing: `None` when it is our turn to act, else how long to wait. While the controller of a lower rank
+    /// is at work (things that were missing appear), it is not our turn, however long its queue.
     pub fn wait(&self, key: &str, now: Instant) -> Option<Duration> {
-        let mut missing = self.missing.lock();
-        let since = *missing.entry(key.to_owned()).or_insert(now);
+        let mut state = self.state.lock();
+        let since = *state.missing.entry(key.to_owned()).or_insert(now);
+        let since = state.progress.map_or(since, |progress| progress.max(since));
         let left = (since + self.limit).saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
 
-    /// `key` is there.
-    pub fn clear(&self, key: &str) {
-        self.missing.lock().remove(key);
+    /// We have just acted for `key`.
+    pub fn acted(&self, key: &str) {
+        self.state.lock().missing.remove(key);
+    }
+
+    /// `key` is there; if it was missing, somebody else has seen to it.
+    pub fn clear(&self, key: &str, now: Instant) {
+        let mut state = self.state.lock();
+        if state.missing.remove(key).is_some() {
+            state.progress = Some(now);
+        }
     }
 }
 
@@ -93,19 +112,24 @@ pub fn watch_nodes(
     on_change: impl Fn(&Change<NodeFacts>) + Send + Sync + 'static,
 ) -> Store<NodeFacts> {
     let api: Api<Node> = Api::all(process.client());
-    process.watch(api, watcher::Config::default(), |node: Node| Some(NodeFacts::from_node(&node)), move |change| {
-        let same = match (&change.old, &change.new) {
-            (Some(old), Some(new)) => {
-                let mut old = NodeFacts::clone(old);
-                old.resource_version.clone_from(&new.resource_version);
-                old == **new
+    process.watch(
+        api,
+        watcher::Config::default(),
+        |node: Node| Some(NodeFacts::from_node(&node)),
+        move |change| {
+            let same = match (&change.old, &change.new) {
+                (Some(old), Some(new)) => {
+                    let mut old = NodeFacts::clone(old);
+                    old.resource_version.clone_from(&new.resource_version);
+                    old == **new
+                }
+                _ => false,
+            };
+            if !same {
+                on_change(change);
             }
-            _ => false,
-        };
-        if !same {
-            on_change(change);
-        }
-    })
+        },
+    )
 }
 
 /// The writer.
@@ -137,14 +161,15 @@ impl NodeLabels {
     ) -> Result<Option<Duration>, LabelError> {
         let change = desired_labels(node, policy);
         if !change.needed || node.deleting {
-            self.patience.clear(&node.name);
+            self.patience.clear(&node.name, crate::clock::now());
             return Ok(None);
         }
         if let Some(left) = self.patience.wait(&node.name, crate::clock::now()) {
             return Ok(Some(left));
         }
         // Not forced: a value that somebody sets at this moment is a wish.
-        self.apply(term, node, NODE_LABELS_MANAGER, &change.apply, false).await
+        self.apply(term, node, NODE_LABELS_MANAGER, &change.apply, false)
+            .await
     }
 
     /// Gives back what a program of NVIDIA has paused and never restored: labels with the value `paused` become what
@@ -159,7 +184,8 @@ impl NodeLabels {
         let mut as_before = node.clone();
         as_before.labels.retain(|_, value| value != paused);
         let change = desired_labels(&as_before, policy);
-        self.apply(term, node, NODE_LABELS_MANAGER, &change.apply, true).await
+        self.apply(term, node, NODE_LABELS_MANAGER, &change.apply, true)
+            .await
     }
 
     /// Sets labels that `manager` alone writes, where nobody else has set them. `Some(delay)`: try again then.
@@ -188,23 +214,40 @@ impl NodeLabels {
             "kind": "Node",
             "metadata": {"name": node.name, "uid": node.uid, "labels": labels},
         });
-        let params = PatchParams { force, ..PatchParams::apply(manager) };
-        match within(self.limit, self.api.patch(&node.name, &params, &Patch::Apply(&body))).await {
+        let params = PatchParams {
+            force,
+            ..PatchParams::apply(manager)
+        };
+        match within(
+            self.limit,
+            self.api.patch(&node.name, &params, &Patch::Apply(&body)),
+        )
+        .await
+        {
             Ok(written) => {
-                self.patience.clear(&node.name);
+                self.patience.acted(&node.name);
                 tracing::info!(node = %node.name, labels = labels.len(), "Reconcile: labelled node {}", node.name);
                 let version = crate::watch::version(&written);
-                self.nodes.observe(ObjectKey::cluster(&node.name), version, NodeFacts::from_node(&written));
+                self.nodes.observe(
+                    ObjectKey::cluster(&node.name),
+                    version,
+                    NodeFacts::from_node(&written),
+                );
                 Ok(None)
             }
-            Err(error) if is_conflict(&error) || is_not_found(&error) => Ok(Some(Duration::from_millis(500))),
-            Err(source) => Err(LabelError::Write { node: node.name.clone(), source }),
+            Err(error) if is_conflict(&error) || is_not_found(&error) => {
+                Ok(Some(Duration::from_millis(500)))
+            }
+            Err(source) => Err(LabelError::Write {
+                node: node.name.clone(),
+                source,
+            }),
         }
     }
 
     /// A node has gone.
     pub fn forget(&self, node: &str) {
-        self.patience.clear(node);
+        self.patience.acted(node);
     }
 }
 
@@ -221,8 +264,15 @@ mod tests {
         assert_eq!(plugin.wait("n", start), Some(second * 3));
         assert_eq!(plugin.wait("n", start + second * 2), Some(second));
         assert_eq!(plugin.wait("n", start + second * 3), None);
-        plugin.clear("n");
+        plugin.acted("n");
         assert_eq!(plugin.wait("n", start + second * 4), Some(second * 3));
-        assert_eq!(Patience::of(controller::DCGM_MONITOR).wait("n", start), Some(second * 6));
+        // Somebody works through a long queue: each label that appears prolongs the wait for the others.
+        plugin.wait("other", start + second * 4);
+        plugin.clear("other", start + second * 6);
+        assert_eq!(plugin.wait("n", start + second * 7), Some(second * 2));
+        assert_eq!(
+            Patience::of(controller::DCGM_MONITOR).wait("n", start),
+            Some(second * 6)
+        );
     }
 }

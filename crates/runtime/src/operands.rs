@@ -49,7 +49,10 @@ impl Rollout {
 
     /// The sum; `observed` only if all are.
     pub fn sum(all: impl IntoIterator<Item = Rollout>) -> Self {
-        let start = Rollout { observed: true, ..Rollout::default() };
+        let start = Rollout {
+            observed: true,
+            ..Rollout::default()
+        };
         all.into_iter().fold(start, |sum, one| Rollout {
             desired: sum.desired + one.desired,
             ready: sum.ready + one.ready,
@@ -89,12 +92,29 @@ pub struct Verdict {
 
 /// Judges one operand. `name` is its DaemonSet's name (for messages); `wait_for_update` is false for DaemonSets
 /// whose pods are replaced by somebody else's plan (OnDelete), where an old but ready pod is fine.
-pub fn judge(name: &str, rollout: Rollout, pods: &[Arc<PodFacts>], wait_for_update: bool) -> Verdict {
+pub fn judge(
+    name: &str,
+    rollout: Rollout,
+    pods: &[Arc<PodFacts>],
+    wait_for_update: bool,
+) -> Verdict {
     let exceptions = group(pods);
-    let verdict = |ready, reason, message| Verdict { ready, reason, message, rollout, exceptions: exceptions.clone() };
-    let Rollout { desired, ready, updated, observed } = rollout;
+    let verdict = |ready, reason, message| Verdict {
+        ready,
+        reason,
+        message,
+        rollout,
+        exceptions: exceptions.clone(),
+    };
+    let Rollout {
+        desired,
+        ready,
+        updated,
+        observed,
+    } = rollout;
     if !observed {
-        let message = format!("DaemonSet {name}: the cluster has not looked at its newest version yet");
+        let message =
+            format!("DaemonSet {name}: the cluster has not looked at its newest version yet");
         return verdict(false, Reason::RollingOut, message);
     }
     if desired == 0 {
@@ -103,16 +123,22 @@ pub fn judge(name: &str, rollout: Rollout, pods: &[Arc<PodFacts>], wait_for_upda
     }
     if ready < desired {
         // The DaemonSet's status may be ahead of the pods' watch, or behind it.
-        let cause = exceptions.first().map(describe).unwrap_or_else(|| "the pods are starting".to_owned());
+        let starting = || "the pods are starting".to_owned();
+        let cause = exceptions.first().map_or_else(starting, describe);
         let reason = exceptions.first().map_or(Reason::RollingOut, |e| e.reason);
         let message = format!("DaemonSet {name}: {ready} of {desired} pods ready; {cause}");
         return verdict(false, reason, message);
     }
     if wait_for_update && updated < desired {
-        let message = format!("DaemonSet {name}: {updated} of {desired} pods run the newest version");
+        let message =
+            format!("DaemonSet {name}: {updated} of {desired} pods run the newest version");
         return verdict(false, Reason::RollingOut, message);
     }
-    verdict(true, Reason::Ready, format!("DaemonSet {name}: {ready} of {desired} pods ready"))
+    verdict(
+        true,
+        Reason::Ready,
+        format!("DaemonSet {name}: {ready} of {desired} pods ready"),
+    )
 }
 
 /// Groups pods that are not ready by kind and sentence: the most telling kind first, then the largest group.
@@ -142,12 +168,21 @@ pub fn group(pods: &[Arc<PodFacts>]) -> Vec<Exception> {
 
 /// `on gpu-1, gpu-2 and 3 more: container c cannot ...; see kubectl ...`
 fn describe(exception: &Exception) -> String {
-    format!("on {}: {}", name_nodes(&exception.nodes, exception.count), exception.message)
+    format!(
+        "on {}: {}",
+        name_nodes(&exception.nodes, exception.count),
+        exception.message
+    )
 }
 
 /// `gpu-1, gpu-2 and 3 more` for a list of up to [`NAMED`] names out of `count`.
 pub fn name_nodes(nodes: &[String], count: usize) -> String {
-    let names = nodes.iter().take(NAMED).map(|n| if n.is_empty() { "no node yet" } else { n }).collect::<Vec<_>>().join(", ");
+    let names = nodes
+        .iter()
+        .take(NAMED)
+        .map(|n| if n.is_empty() { "no node yet" } else { n })
+        .collect::<Vec<_>>()
+        .join(", ");
     match count.saturating_sub(nodes.len().min(NAMED)) {
         0 => names,
         more => format!("{names} and {more} more"),
@@ -162,7 +197,9 @@ fn reason(kind: TroubleKind) -> Reason {
         TroubleKind::Config => Reason::ContainerConfigError,
         TroubleKind::Rejected => Reason::PodRejected,
         TroubleKind::NotReady => Reason::PodsNotReady,
-        TroubleKind::Waiting | TroubleKind::Starting | TroubleKind::Terminating => Reason::RollingOut,
+        TroubleKind::Waiting | TroubleKind::Starting | TroubleKind::Terminating => {
+            Reason::RollingOut
+        }
     }
 }
 
@@ -173,7 +210,11 @@ pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Optio
         .filter(|taint| taint.effect != "PreferNoSchedule")
         // The DaemonSet controller adds tolerations for these to every pod.
         .filter(|taint| !taint.key.starts_with("node.kubernetes.io/"))
-        .find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+        .find(|taint| {
+            !tolerations
+                .iter()
+                .any(|toleration| tolerates(toleration, taint))
+        })
 }
 
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
@@ -186,7 +227,10 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     if key.is_empty() {
         return exists;
     }
-    key == taint.key && (exists || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default())
+    key == taint.key
+        && (exists
+            || toleration.value.as_deref().unwrap_or_default()
+                == taint.value.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -207,20 +251,34 @@ mod tests {
             ip: String::new(),
             restarts: 0,
             created: 0,
-            trouble: trouble.map(|(kind, text)| Trouble { kind, message: text.to_owned() }),
+            trouble: trouble.map(|(kind, text)| Trouble {
+                kind,
+                message: text.to_owned(),
+            }),
         })
     }
 
     fn counts(desired: i32, ready: i32, updated: i32) -> Rollout {
-        Rollout { desired, ready, updated, observed: true }
+        Rollout {
+            desired,
+            ready,
+            updated,
+            observed: true,
+        }
     }
 
     #[test]
     fn the_most_telling_reason_is_named_with_its_nodes() {
         let pods = [
             pod("gpu-1", None),
-            pod("gpu-2", Some((TroubleKind::Starting, "the pod is starting"))),
-            pod("gpu-3", Some((TroubleKind::ImagePull, "container c cannot get its image"))),
+            pod(
+                "gpu-2",
+                Some((TroubleKind::Starting, "the pod is starting")),
+            ),
+            pod(
+                "gpu-3",
+                Some((TroubleKind::ImagePull, "container c cannot get its image")),
+            ),
         ];
         let verdict = judge("nvidia-x", counts(3, 1, 3), &pods, true);
         assert!(!verdict.ready);
@@ -238,11 +296,22 @@ mod tests {
             (counts(3, 3, 3), true, Reason::Ready),
             (counts(3, 3, 2), false, Reason::RollingOut),
             (counts(3, 2, 3), false, Reason::RollingOut),
-            (Rollout { observed: false, ..counts(3, 3, 3) }, false, Reason::RollingOut),
+            (
+                Rollout {
+                    observed: false,
+                    ..counts(3, 3, 3)
+                },
+                false,
+                Reason::RollingOut,
+            ),
         ];
         for (rollout, ready, reason) in cases {
             let verdict = judge("x", rollout, &[], true);
-            assert_eq!((verdict.ready, verdict.reason), (ready, reason), "{rollout:?}");
+            assert_eq!(
+                (verdict.ready, verdict.reason),
+                (ready, reason),
+                "{rollout:?}"
+            );
         }
         assert!(judge("x", counts(3, 3, 2), &[], false).ready);
     }
@@ -279,7 +348,15 @@ mod tests {
             (toleration("other", "Exists", "", ""), false),
         ];
         for (toleration, ok) in cases {
-            assert_eq!(untolerated(std::slice::from_ref(&gpu), std::slice::from_ref(&toleration)).is_none(), ok, "{toleration:?}");
+            assert_eq!(
+                untolerated(
+                    std::slice::from_ref(&gpu),
+                    std::slice::from_ref(&toleration)
+                )
+                .is_none(),
+                ok,
+                "{toleration:?}"
+            );
         }
         let soft = taint("gpu", "true", "PreferNoSchedule");
         assert!(untolerated(&[soft], &[]).is_none());

@@ -48,10 +48,15 @@ pub fn follow_optional(
     let changed = on_change.clone();
     let crds: Api<CustomResourceDefinition> = Api::all(process.client());
     let config = watcher::Config::default().fields(&format!("metadata.name={crd_name}"));
-    process.watch(crds, config, |crd| is_established(&crd).then_some(()), move |change| {
-        sender.send_replace(change.new.is_some());
-        changed();
-    });
+    process.watch(
+        crds,
+        config,
+        |crd| is_established(&crd).then_some(()),
+        move |change| {
+            sender.send_replace(change.new.is_some());
+            changed();
+        },
+    );
     let context = process.watch_context();
     let api = applier.api_of(&kind, namespace);
     let selector = applier.watch_config();
@@ -66,8 +71,18 @@ pub fn follow_optional(
             }
             // Health must not depend on a kind that may vanish: the watch gets a context of its own.
             let stop = CancellationToken::new();
-            let own = WatchContext { end: stop.clone(), health: crate::health::Health::default(), ..context.clone() };
-            let watching = follow(own, api.clone(), selector.clone(), owned.store().clone(), project);
+            let own = WatchContext {
+                end: stop.clone(),
+                health: crate::health::Health::default(),
+                ..context.clone()
+            };
+            let watching = follow(
+                own,
+                api.clone(),
+                selector.clone(),
+                owned.store().clone(),
+                project,
+            );
             let listed = async {
                 owned.store().synced().await;
                 on_change();
@@ -96,6 +111,13 @@ async fn becomes(flag: &mut flag::Receiver<bool>, value: bool) {
 
 fn is_established(crd: &CustomResourceDefinition) -> bool {
     let deleting = crd.metadata.deletion_timestamp.is_some();
-    let conditions = crd.status.as_ref().and_then(|status| status.conditions.as_ref());
-    !deleting && conditions.into_iter().flatten().any(|c| c.type_ == "Established" && c.status == "True")
+    let conditions = crd
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    !deleting
+        && conditions
+            .into_iter()
+            .flatten()
+            .any(|c| c.type_ == "Established" && c.status == "True")
 }

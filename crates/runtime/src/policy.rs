@@ -46,8 +46,13 @@ impl Policies {
                 wake();
             }
         });
-        process.watch_into(api, watcher::Config::default(), store.clone(), |object| Some(view(object)));
-        Self { store, images: Arc::new(images) }
+        process.watch_into(api, watcher::Config::default(), store.clone(), |object| {
+            Some(view(object))
+        });
+        Self {
+            store,
+            images: Arc::new(images),
+        }
     }
 
     /// What the policies mean now.
@@ -62,17 +67,25 @@ impl Policies {
 
     /// Name and reason of each policy that cannot be read.
     pub fn unreadable(&self) -> Vec<(String, String)> {
-        let invalid = self.store.list().into_iter().filter_map(|(key, view)| match view.as_ref() {
-            PolicyView::Invalid { error, .. } => Some((key.name, error.clone())),
-            PolicyView::Valid(_) => None,
-        });
+        let invalid = self
+            .store
+            .list()
+            .into_iter()
+            .filter_map(|(key, view)| match view.as_ref() {
+                PolicyView::Invalid { error, .. } => Some((key.name, error.clone())),
+                PolicyView::Valid(_) => None,
+            });
         invalid.collect()
     }
 
     /// Takes over a policy that this process has just written.
     pub(crate) fn observe(&self, policy: ClusterPolicy) {
-        let (key, version) = (ObjectKey::cluster(policy.name_any()), crate::watch::version(&policy));
-        self.store.observe(key, version, view(DeserializeGuard(Ok(policy))));
+        let (key, version) = (
+            ObjectKey::cluster(policy.name_any()),
+            crate::watch::version(&policy),
+        );
+        self.store
+            .observe(key, version, view(DeserializeGuard(Ok(policy))));
     }
 
     /// The underlying store.
@@ -91,7 +104,10 @@ fn view(DeserializeGuard(result): DeserializeGuard<ClusterPolicy>) -> PolicyView
         Err(invalid) => {
             let mut metadata = Box::new(invalid.metadata);
             metadata.managed_fields = None;
-            PolicyView::Invalid { metadata, error: invalid.error }
+            PolicyView::Invalid {
+                metadata,
+                error: invalid.error,
+            }
         }
     }
 }
@@ -106,9 +122,15 @@ fn concerns(change: &Change<PolicyView>, controller: &str) -> bool {
     };
     let identity = |policy: &ClusterPolicy| {
         let meta = &policy.metadata;
-        (meta.uid.clone(), meta.generation, meta.deletion_timestamp.clone(), meta.labels.clone())
+        (
+            meta.uid.clone(),
+            meta.generation,
+            meta.deletion_timestamp.clone(),
+            meta.labels.clone(),
+        )
     };
-    identity(old) != identity(new) || crate::status::own_part(old, controller) != crate::status::own_part(new, controller)
+    identity(old) != identity(new)
+        || crate::status::own_part(old, controller) != crate::status::own_part(new, controller)
 }
 
 #[cfg(test)]
@@ -133,13 +155,35 @@ mod tests {
     fn another_controllers_report_wakes_nobody() {
         let base = policy(1, json!({"conditions": [condition("DriverReady", "True")]}));
         let cases = [
-            ("other's condition", policy(1, json!({"conditions": [condition("DriverReady", "True"), condition("ExporterReady", "True")]})), false),
+            (
+                "other's condition",
+                policy(
+                    1,
+                    json!({"conditions": [condition("DriverReady", "True"), condition("ExporterReady", "True")]}),
+                ),
+                false,
+            ),
             ("own condition removed", policy(1, json!({})), true),
-            ("own condition edited", policy(1, json!({"conditions": [condition("DriverReady", "False")]})), true),
-            ("spec", policy(2, json!({"conditions": [condition("DriverReady", "True")]})), true),
+            (
+                "own condition edited",
+                policy(
+                    1,
+                    json!({"conditions": [condition("DriverReady", "False")]}),
+                ),
+                true,
+            ),
+            (
+                "spec",
+                policy(2, json!({"conditions": [condition("DriverReady", "True")]})),
+                true,
+            ),
         ];
         for (name, new, want) in cases {
-            let change = Change { key: ObjectKey::cluster("p"), old: Some(base.clone()), new: Some(new) };
+            let change = Change {
+                key: ObjectKey::cluster("p"),
+                old: Some(base.clone()),
+                new: Some(new),
+            };
             assert_eq!(concerns(&change, "driver-controller"), want, "{name}");
         }
     }
@@ -150,7 +194,8 @@ mod tests {
             "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy",
             "metadata": {"name": "bad"}, "spec": {"driver": "no object"},
         });
-        let PolicyView::Invalid { metadata, error } = view(serde_json::from_value(object).unwrap()) else {
+        let PolicyView::Invalid { metadata, error } = view(serde_json::from_value(object).unwrap())
+        else {
             panic!("decoded");
         };
         assert_eq!(metadata.name.as_deref(), Some("bad"));

@@ -104,7 +104,8 @@ pub struct Process {
 impl Process {
     /// Sets up logging, ports, clients and signals for the controller `name`.
     pub async fn start(name: &'static str, args: RuntimeArgs) -> Result<Self, StartError> {
-        args.validate().map_err(|error| StartError::Args(error.to_string()))?;
+        args.validate()
+            .map_err(|error| StartError::Args(error.to_string()))?;
         crate::logging::init(&args).map_err(StartError::Args)?;
         tracing::info!(controller = name, version = env!("CARGO_PKG_VERSION"), flags = ?args, "starting");
         // Already installed by a test's other process: the same provider, so nothing to do.
@@ -115,7 +116,14 @@ impl Process {
         let end = CancellationToken::new();
         let stop = CancellationToken::new();
         let ports = (args.metrics_port, args.health_port);
-        let serving = serve(args.bind_address, ports, metrics.clone(), health.clone(), end.clone()).await?;
+        let serving = serve(
+            args.bind_address,
+            ports,
+            metrics.clone(),
+            health.clone(),
+            end.clone(),
+        )
+        .await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(serving);
         tasks.spawn(signals(stop.clone(), end.clone()).map_err(StartError::Signals)?);
@@ -125,9 +133,27 @@ impl Process {
             end: end.clone(),
             streaming: Arc::new(true.into()),
         };
-        let events = Events::new(clients.main.clone(), name, &args.pod_name, args.request_timeout);
+        let events = Events::new(
+            clients.main.clone(),
+            name,
+            &args.pod_name,
+            args.request_timeout,
+        );
         let syncs = Vec::new();
-        Ok(Self { name, lease: name.to_owned(), args, clients, metrics, health, events, watches, end, stop, tasks, syncs })
+        Ok(Self {
+            name,
+            lease: name.to_owned(),
+            args,
+            clients,
+            metrics,
+            health,
+            events,
+            watches,
+            end,
+            stop,
+            tasks,
+            syncs,
+        })
     }
 
     /// The client for everything but the lease.
@@ -199,19 +225,26 @@ impl Process {
         T: PartialEq + Send + Sync + 'static,
     {
         let waiting = store.clone();
-        self.syncs.push(Box::pin(async move { waiting.synced().await }));
-        self.tasks.spawn(follow(self.watches.clone(), api, config, store, project));
+        self.syncs
+            .push(Box::pin(async move { waiting.synced().await }));
+        self.tasks
+            .spawn(follow(self.watches.clone(), api, config, store, project));
     }
 
     /// Takes part in the election and reconciles whenever this replica leads, until the process is told to stop.
     /// Returns when everything has ended in order.
-    pub async fn run<R: Reconciler>(mut self, queue: Queue<R::Key>, reconciler: R) -> Result<(), RunError> {
+    pub async fn run<R: Reconciler>(
+        mut self,
+        queue: Queue<R::Key>,
+        reconciler: R,
+    ) -> Result<(), RunError> {
         let drained = CancellationToken::new();
         let (terms, election) = self.elect(&drained);
         if let Some(election) = election {
             self.tasks.spawn(election);
         }
-        self.metrics.set_workers(self.args.max_concurrent_reconciles);
+        self.metrics
+            .set_workers(self.args.max_concurrent_reconciles);
         let mut work = Work {
             queue,
             reconciler: Arc::new(reconciler),
@@ -239,7 +272,10 @@ impl Process {
         // The election task releases the lease now; the others end when told.
         end.cancel();
         let limit = self.args.request_timeout + Duration::from_secs(1);
-        let ended = tokio::time::timeout(limit, async { while self.tasks.join_next().await.is_some() {} }).await;
+        let ended = tokio::time::timeout(limit, async {
+            while self.tasks.join_next().await.is_some() {}
+        })
+        .await;
         tracing::info!(controller = name, orderly = ended.is_ok(), "stopped");
         Ok(())
     }
@@ -248,21 +284,36 @@ impl Process {
     fn elect(
         &self,
         drained: &CancellationToken,
-    ) -> (flag::Receiver<Option<Term>>, Option<futures::future::BoxFuture<'static, ()>>) {
+    ) -> (
+        flag::Receiver<Option<Term>>,
+        Option<futures::future::BoxFuture<'static, ()>>,
+    ) {
         if !self.args.leader_elect {
             self.metrics.set_leader(true);
             let (sender, receiver) = flag::channel(Some(Term::unlimited()));
             // Kept alive by the future, which ends with the process.
             let end = self.end.clone();
-            return (receiver, Some(Box::pin(async move {
-                end.cancelled().await;
-                drop(sender);
-            })));
+            return (
+                receiver,
+                Some(Box::pin(async move {
+                    end.cancelled().await;
+                    drop(sender);
+                })),
+            );
         }
         let (health, metrics) = (self.health.clone(), self.metrics.clone());
-        let election = Election::new(&self.lease, &self.args, self.clients.lease.clone(), health, metrics);
+        let election = Election::new(
+            &self.lease,
+            &self.args,
+            self.clients.lease.clone(),
+            health,
+            metrics,
+        );
         let receiver = election.terms();
-        (receiver, Some(Box::pin(election.run(self.stop.clone(), drained.clone()))))
+        (
+            receiver,
+            Some(Box::pin(election.run(self.stop.clone(), drained.clone()))),
+        )
     }
 }
 
@@ -283,7 +334,10 @@ async fn first_death(tasks: &mut JoinSet<()>, stop: &CancellationToken) -> RunEr
 }
 
 /// The first SIGTERM or SIGINT asks for an orderly end, the second ends the process at once.
-fn signals(stop: CancellationToken, end: CancellationToken) -> std::io::Result<impl Future<Output = ()> + Send> {
+fn signals(
+    stop: CancellationToken,
+    end: CancellationToken,
+) -> std::io::Result<impl Future<Output = ()> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -297,7 +351,10 @@ fn signals(stop: CancellationToken, end: CancellationToken) -> std::io::Result<i
                 tracing::warn!(signal = name, "second signal: leaving at once");
                 std::process::exit(130);
             }
-            tracing::info!(signal = name, "stopping: finishing what runs, then releasing the lease");
+            tracing::info!(
+                signal = name,
+                "stopping: finishing what runs, then releasing the lease"
+            );
             stop.cancel();
         }
     })
@@ -377,8 +434,13 @@ impl<R: Reconciler> Work<R> {
                 self.tell(&key, outcome, took);
                 match outcome {
                     Outcome::Gone => None,
-                    Outcome::Progressing { requeue: Some(after), .. } => Some((*after).min(resync)),
-                    Outcome::Ready | Outcome::Progressing { requeue: None, .. } | Outcome::Blocked { .. } => Some(resync),
+                    Outcome::Progressing {
+                        requeue: Some(after),
+                        ..
+                    } => Some((*after).min(resync)),
+                    Outcome::Ready
+                    | Outcome::Progressing { requeue: None, .. }
+                    | Outcome::Blocked { .. } => Some(resync),
                 }
             }
             Err(error) => {
@@ -398,7 +460,10 @@ impl<R: Reconciler> Work<R> {
         }
         let known = match (&old, outcome) {
             // A wait that gets shorter is no news.
-            (Some(Outcome::Progressing { reason: old, .. }), Outcome::Progressing { reason, .. }) => old == reason,
+            (
+                Some(Outcome::Progressing { reason: old, .. }),
+                Outcome::Progressing { reason, .. },
+            ) => old == reason,
             (old, outcome) => old.as_ref() == Some(outcome),
         };
         if known {
@@ -407,19 +472,33 @@ impl<R: Reconciler> Work<R> {
         let controller = self.reconciler.name();
         let ms = took.as_millis();
         match outcome {
-            Outcome::Ready if old.is_none() => tracing::debug!(controller, ?key, ms, "Reconcile: ready"),
+            Outcome::Ready if old.is_none() => {
+                tracing::debug!(controller, ?key, ms, "Reconcile: ready");
+            }
             Outcome::Ready => tracing::info!(controller, ?key, ms, "Reconcile: ready"),
-            Outcome::Progressing { reason, .. } => tracing::info!(controller, ?key, ms, %reason, "Reconcile: in progress"),
-            Outcome::Blocked { reason } => tracing::warn!(controller, ?key, ms, %reason, "Reconcile: blocked, needs a person"),
+            Outcome::Progressing { reason, .. } => {
+                tracing::info!(controller, ?key, ms, %reason, "Reconcile: in progress");
+            }
+            Outcome::Blocked { reason } => {
+                tracing::warn!(controller, ?key, ms, %reason, "Reconcile: blocked, needs a person");
+            }
             Outcome::Gone => tracing::debug!(controller, ?key, ms, "Reconcile: gone"),
         }
     }
 
-    fn after_error(&mut self, key: &R::Key, error: &R::Error, resync: Duration) -> Option<Duration> {
+    fn after_error(
+        &mut self,
+        key: &R::Key,
+        error: &R::Error,
+        resync: Duration,
+    ) -> Option<Duration> {
         let pause = match error.class() {
             Class::Conflict => Duration::from_millis(200),
             Class::Transient | Class::Bug => self.backoff.failed(key, jitter()),
-            Class::Forbidden => self.backoff.failed(key, jitter()).max(Duration::from_secs(15)),
+            Class::Forbidden => self
+                .backoff
+                .failed(key, jitter())
+                .max(Duration::from_secs(15)),
             Class::Invalid => resync,
             Class::LostLeadership => return None,
         };
@@ -445,7 +524,10 @@ where
 {
     let args = A::parse();
     // One thread: these processes wait far more than they compute, and memory counts.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error),
     };

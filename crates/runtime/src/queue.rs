@@ -24,15 +24,25 @@ struct Plan<K> {
 
 impl<K: Ord + Clone> Plan<K> {
     fn wake(&mut self, key: K, now: Instant) {
-        let ready = self.last_start.get(&key).map_or(now, |start| now.max(*start + COOLDOWN));
+        let ready = self
+            .last_start
+            .get(&key)
+            .map_or(now, |start| now.max(*start + COOLDOWN));
         let due = self.due.entry(key).or_insert(ready);
         *due = (*due).min(ready);
     }
 
     /// The next key to run, or when to look again.
     fn pop(&mut self, now: Instant) -> Result<K, Option<Instant>> {
-        let waiting = self.due.iter().chain(&self.requeues).filter(|(key, _)| !self.running.contains(*key));
-        let Some((key, due)) = waiting.min_by_key(|(_, due)| **due).map(|(key, due)| (key.clone(), *due)) else {
+        let waiting = self
+            .due
+            .iter()
+            .chain(&self.requeues)
+            .filter(|(key, _)| !self.running.contains(*key));
+        let Some((key, due)) = waiting
+            .min_by_key(|(_, due)| **due)
+            .map(|(key, due)| (key.clone(), *due))
+        else {
             return Err(None);
         };
         if due > now {
@@ -41,7 +51,8 @@ impl<K: Ord + Clone> Plan<K> {
         self.due.remove(&key);
         self.requeues.remove(&key);
         self.running.insert(key.clone());
-        self.last_start.retain(|_, start| now.saturating_duration_since(*start) < COOLDOWN);
+        self.last_start
+            .retain(|_, start| now.saturating_duration_since(*start) < COOLDOWN);
         self.last_start.insert(key.clone(), now);
         Ok(key)
     }
@@ -67,7 +78,9 @@ pub struct Queue<K> {
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
+        Self {
+            inner: self.inner.clone(),
+        }
     }
 }
 
@@ -86,7 +99,12 @@ impl<K: Ord + Clone + Debug> Queue<K> {
             running: BTreeSet::new(),
             last_start: BTreeMap::new(),
         };
-        Self { inner: Arc::new(Inner { plan: Mutex::new(plan), changed: Notify::new() }) }
+        Self {
+            inner: Arc::new(Inner {
+                plan: Mutex::new(plan),
+                changed: Notify::new(),
+            }),
+        }
     }
 
     /// Asks for a run of `key` as soon as possible.
@@ -142,7 +160,12 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan<&'static str> {
-        Plan { due: BTreeMap::new(), requeues: BTreeMap::new(), running: BTreeSet::new(), last_start: BTreeMap::new() }
+        Plan {
+            due: BTreeMap::new(),
+            requeues: BTreeMap::new(),
+            running: BTreeSet::new(),
+            last_start: BTreeMap::new(),
+        }
     }
 
     #[test]
@@ -154,7 +177,10 @@ mod tests {
             plan.wake("a", start + Duration::from_millis(ms));
         }
         plan.finish(&"a", None);
-        assert_eq!(plan.pop(start + Duration::from_millis(60)), Err(Some(start + COOLDOWN)));
+        assert_eq!(
+            plan.pop(start + Duration::from_millis(60)),
+            Err(Some(start + COOLDOWN))
+        );
         assert_eq!(plan.pop(start + COOLDOWN), Ok("a"));
         plan.finish(&"a", None);
         assert_eq!(plan.pop(start + COOLDOWN * 9), Err(None));

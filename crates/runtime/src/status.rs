@@ -22,7 +22,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tessera_api::conditions::{ComponentCondition, ConditionStatus, Reason, computed, condition, find, set_condition};
+use tessera_api::conditions::{
+    ComponentCondition, ConditionStatus, Reason, computed, condition, find, set_condition,
+};
 use tessera_api::effective::{Active, Ignored, IgnoredWhy};
 use tessera_api::names;
 use tessera_api::policy::{ClusterPolicyStatus, ComponentStatus, State};
@@ -57,7 +59,10 @@ pub struct Slice {
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// The API server refused or did not answer.
-    #[error("cannot write the status of ClusterPolicy {name}: {}", crate::error::sentence(source))]
+    #[error(
+        "cannot write the status of ClusterPolicy {name}: {}",
+        crate::error::sentence(source)
+    )]
     Write {
         /// The policy.
         name: String,
@@ -112,11 +117,21 @@ impl StatusWriter {
 
     /// Reports `slice` on the active policy. `Some(delay)`: it differs, but is to be written only after `delay`
     /// ([`pacing`]); reconcile again then.
-    pub async fn report(&self, term: &Term, active: &Active, slice: &Slice) -> Result<Option<Duration>, StatusError> {
+    pub async fn report(
+        &self,
+        term: &Term,
+        active: &Active,
+        slice: &Slice,
+    ) -> Result<Option<Duration>, StatusError> {
         let mut current = active.status.clone();
         let (mut generation, mut version) = (active.generation, active.resource_version.clone());
         let now = crate::clock::now();
-        let difference = difference(&current, &self.merge(&current, active, generation, slice), slice, self.controller);
+        let difference = difference(
+            &current,
+            &self.merge(&current, active, generation, slice),
+            slice,
+            self.controller,
+        );
         let asked = u64::from_str_radix(&active.effective.hash(), 16).unwrap_or_default();
         let due = {
             let mut pacing = self.pacing.lock();
@@ -137,17 +152,24 @@ impl StatusWriter {
             term.check()?;
             match self.write(&active.name, &version, &merged).await {
                 Ok(written) => {
-                    self.pacing.lock().entry(active.uid.clone()).or_default().wrote(difference, crate::clock::now());
+                    self.pacing
+                        .lock()
+                        .entry(active.uid.clone())
+                        .or_default()
+                        .wrote(difference, crate::clock::now());
                     self.announce(active, &current, &merged).await;
                     self.policies.observe(written);
                     return Ok(None);
                 }
                 Err(error) if is_conflict(&error) => {
                     let read = within(self.limit, self.api.get_opt(&active.name)).await;
-                    let Some(fresh) = read.map_err(|source| self.failed(&active.name, source))? else {
+                    let Some(fresh) = read.map_err(|source| Self::failed(&active.name, source))?
+                    else {
                         return Ok(None);
                     };
-                    if fresh.metadata.generation != Some(active.generation) || fresh.uid().as_deref() != Some(&active.uid) {
+                    if fresh.metadata.generation != Some(active.generation)
+                        || fresh.uid().as_deref() != Some(&active.uid)
+                    {
                         // Another spec: the watch brings it, and everything is decided anew.
                         return Ok(None);
                     }
@@ -157,7 +179,7 @@ impl StatusWriter {
                     self.policies.observe(fresh);
                 }
                 Err(error) if is_not_found(&error) => return Ok(None),
-                Err(source) => return Err(self.failed(&active.name, source)),
+                Err(source) => return Err(Self::failed(&active.name, source)),
             }
         }
         Ok(Some(Duration::from_millis(500)))
@@ -165,12 +187,16 @@ impl StatusWriter {
 
     /// Marks policies that are not active. The rank decides who does it ([`crate::node_labels::patience`]);
     /// `Some(delay)`: it is another controller's turn, look again after `delay`.
-    pub async fn mark_ignored(&self, term: &Term, ignored: &[Ignored]) -> Result<Option<Duration>, StatusError> {
+    pub async fn mark_ignored(
+        &self,
+        term: &Term,
+        ignored: &[Ignored],
+    ) -> Result<Option<Duration>, StatusError> {
         let mut again = None;
         for policy in ignored {
             let marked = mark(policy, crate::clock::wall());
             if marked == policy.status {
-                self.patience.clear(&policy.uid);
+                self.patience.clear(&policy.uid, crate::clock::now());
                 continue;
             }
             if let Some(left) = self.patience.wait(&policy.uid, crate::clock::now()) {
@@ -178,22 +204,34 @@ impl StatusWriter {
                 continue;
             }
             term.check()?;
-            match self.write(&policy.name, &policy.resource_version, &marked).await {
+            match self
+                .write(&policy.name, &policy.resource_version, &marked)
+                .await
+            {
                 Ok(written) => self.policies.observe(written),
                 // The watch brings the newer one and wakes us.
                 Err(error) if is_conflict(&error) || is_not_found(&error) => {}
-                Err(source) => return Err(self.failed(&policy.name, source)),
+                Err(source) => return Err(Self::failed(&policy.name, source)),
             }
         }
         Ok(again)
     }
 
-    fn failed(&self, name: &str, source: kube::Error) -> StatusError {
-        StatusError::Write { name: name.to_owned(), source }
+    fn failed(name: &str, source: kube::Error) -> StatusError {
+        StatusError::Write {
+            name: name.to_owned(),
+            source,
+        }
     }
 
     /// The whole status as it should be: `current` with our slice, and what is computed from all of it.
-    fn merge(&self, current: &ClusterPolicyStatus, active: &Active, generation: i64, slice: &Slice) -> ClusterPolicyStatus {
+    fn merge(
+        &self,
+        current: &ClusterPolicyStatus,
+        active: &Active,
+        generation: i64,
+        slice: &Slice,
+    ) -> ClusterPolicyStatus {
         let mut status = current.clone();
         let wall = crate::clock::time().0;
         for finding in &slice.findings {
@@ -226,7 +264,12 @@ impl StatusWriter {
     }
 
     /// Applies our part of `status`: own conditions and sub-object, and what is computed.
-    async fn write(&self, name: &str, version: &str, status: &ClusterPolicyStatus) -> Result<ClusterPolicy, kube::Error> {
+    async fn write(
+        &self,
+        name: &str,
+        version: &str,
+        status: &ClusterPolicyStatus,
+    ) -> Result<ClusterPolicy, kube::Error> {
         let body = json!({
             "apiVersion": ClusterPolicy::api_version(&()),
             "kind": ClusterPolicy::kind(&()),
@@ -234,11 +277,20 @@ impl StatusWriter {
             "status": part(status, self.controller),
         });
         let params = PatchParams::apply(&names::controller::field_manager(self.controller)).force();
-        within(self.limit, self.api.patch_status(name, &params, &Patch::Apply(&body))).await
+        within(
+            self.limit,
+            self.api.patch_status(name, &params, &Patch::Apply(&body)),
+        )
+        .await
     }
 
     /// One event for each of our conditions, and for Ready, that has changed its status.
-    async fn announce(&self, active: &Active, old: &ClusterPolicyStatus, new: &ClusterPolicyStatus) {
+    async fn announce(
+        &self,
+        active: &Active,
+        old: &ClusterPolicyStatus,
+        new: &ClusterPolicyStatus,
+    ) {
         let about = ObjectReference {
             api_version: Some(ClusterPolicy::api_version(&()).into_owned()),
             kind: Some(ClusterPolicy::kind(&()).into_owned()),
@@ -248,31 +300,50 @@ impl StatusWriter {
         };
         for condition in &new.conditions {
             let before = find(&old.conditions, &condition.type_);
-            let is_ours = is_own(&condition.type_, self.controller) || condition.type_ == ComponentCondition::Ready.as_str();
+            let is_ours = is_own(&condition.type_, self.controller)
+                || condition.type_ == ComponentCondition::Ready.as_str();
             // The first False of a fresh install is no news.
-            let changed = before.map_or(condition.status == "True", |old| old.status != condition.status);
+            let changed = before.map_or(condition.status == "True", |old| {
+                old.status != condition.status
+            });
             if !is_ours || !changed {
                 continue;
             }
-            let (reason, note) = (format!("{}{}", condition.type_, condition.status), format!("{}: {}", condition.reason, condition.message));
+            let (reason, note) = (
+                format!("{}{}", condition.type_, condition.status),
+                format!("{}: {}", condition.reason, condition.message),
+            );
             if condition.status == "True" {
-                self.events.normal(&about, &reason, "Reconcile", &note).await;
+                self.events
+                    .normal(&about, &reason, "Reconcile", &note)
+                    .await;
             } else {
-                self.events.warning(&about, &reason, "Reconcile", &note).await;
+                self.events
+                    .warning(&about, &reason, "Reconcile", &note)
+                    .await;
             }
         }
     }
 }
 
 fn is_own(type_: &str, controller: &str) -> bool {
-    ComponentCondition::COMPONENTS.iter().any(|c| c.as_str() == type_ && c.controller() == Some(controller))
+    ComponentCondition::COMPONENTS
+        .iter()
+        .any(|c| c.as_str() == type_ && c.controller() == Some(controller))
 }
 
 /// What `controller` applies of a status.
 fn part(status: &ClusterPolicyStatus, controller: &str) -> Value {
-    let is_computed = |type_: &str| [ComponentCondition::Ready, ComponentCondition::Supported].iter().any(|c| c.as_str() == type_);
-    let conditions: Vec<&Condition> =
-        status.conditions.iter().filter(|c| is_own(&c.type_, controller) || is_computed(&c.type_)).collect();
+    let is_computed = |type_: &str| {
+        [ComponentCondition::Ready, ComponentCondition::Supported]
+            .iter()
+            .any(|c| c.as_str() == type_)
+    };
+    let conditions: Vec<&Condition> = status
+        .conditions
+        .iter()
+        .filter(|c| is_own(&c.type_, controller) || is_computed(&c.type_))
+        .collect();
     let mut value = json!({
         "conditions": conditions,
         "state": status.state,
@@ -301,7 +372,11 @@ pub(crate) fn own_part(policy: &ClusterPolicy, controller: &str) -> Value {
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten()
-                .filter(|c| c.get("type").and_then(Value::as_str).is_some_and(|type_| is_own(type_, controller)))
+                .filter(|c| {
+                    c.get("type")
+                        .and_then(Value::as_str)
+                        .is_some_and(|type_| is_own(type_, controller))
+                })
                 .cloned()
                 .collect();
             map.insert("conditions".to_owned(), Value::Array(own));
@@ -314,17 +389,32 @@ pub(crate) fn own_part(policy: &ClusterPolicy, controller: &str) -> Value {
 }
 
 /// How `new` differs from `old` in what `controller` writes.
-fn difference(old: &ClusterPolicyStatus, new: &ClusterPolicyStatus, slice: &Slice, controller: &str) -> Difference {
+fn difference(
+    old: &ClusterPolicyStatus,
+    new: &ClusterPolicyStatus,
+    slice: &Slice,
+    controller: &str,
+) -> Difference {
     if part(old, controller) == part(new, controller) {
         return Difference::None;
     }
     let own = |status: &ClusterPolicyStatus| -> BTreeMap<String, (bool, Reason, Option<i64>)> {
-        let ours = status.conditions.iter().filter(|c| is_own(&c.type_, controller));
+        let ours = status
+            .conditions
+            .iter()
+            .filter(|c| is_own(&c.type_, controller));
         ours.map(|c| {
             let reason = c.reason.parse().unwrap_or(Reason::PodsNotReady);
             // Steps on the way to ready are one and the same to a reader.
-            let reason = if c.status != "True" && is_on_its_way(reason) { Reason::RollingOut } else { reason };
-            (c.type_.clone(), (c.status == "True", reason, c.observed_generation))
+            let reason = if c.status != "True" && is_on_its_way(reason) {
+                Reason::RollingOut
+            } else {
+                reason
+            };
+            (
+                c.type_.clone(),
+                (c.status == "True", reason, c.observed_generation),
+            )
         })
         .collect()
     };
@@ -333,22 +423,40 @@ fn difference(old: &ClusterPolicyStatus, new: &ClusterPolicyStatus, slice: &Slic
     if before == after && same_policy && old.state == new.state {
         return Difference::Detail;
     }
-    let well = slice.findings.iter().all(|finding| finding.status == ConditionStatus::True || finding.reason.is_neutral());
+    let well = slice
+        .findings
+        .iter()
+        .all(|finding| finding.status == ConditionStatus::True || finding.reason.is_neutral());
     if well {
         return Difference::Recovered;
     }
-    let settles = |(type_, (ready, reason, generation)): (&String, &(bool, Reason, Option<i64>))| {
-        before.get(type_).is_some_and(|(was_ready, old_reason, seen)| {
-            let passes = is_on_its_way(*reason) || *reason == Reason::SharingMismatch;
-            seen == generation && ((was_ready, old_reason) == (ready, reason) || *was_ready && !ready && passes)
-        })
-    };
-    if same_policy && after.iter().all(settles) { Difference::Settling } else { Difference::Matters }
+    let settles =
+        |(type_, (ready, reason, generation)): (&String, &(bool, Reason, Option<i64>))| {
+            before
+                .get(type_)
+                .is_some_and(|(was_ready, old_reason, seen)| {
+                    let passes = is_on_its_way(*reason) || *reason == Reason::SharingMismatch;
+                    seen == generation
+                        && ((was_ready, old_reason) == (ready, reason)
+                            || *was_ready && !ready && passes)
+                })
+        };
+    if same_policy && after.iter().all(settles) {
+        Difference::Settling
+    } else {
+        Difference::Matters
+    }
 }
 
 /// Whether pods are just being started, with nothing known to be wrong.
 fn is_on_its_way(reason: Reason) -> bool {
-    matches!(reason, Reason::RollingOut | Reason::Progressing | Reason::WaitingForDependency | Reason::PodsNotReady)
+    matches!(
+        reason,
+        Reason::RollingOut
+            | Reason::Progressing
+            | Reason::WaitingForDependency
+            | Reason::PodsNotReady
+    )
 }
 
 /// The status of a policy that is not active: only the word, and why.
@@ -356,11 +464,17 @@ fn mark(policy: &Ignored, now: k8s_openapi::jiff::Timestamp) -> ClusterPolicySta
     let (reason, message) = match policy.why {
         IgnoredWhy::OverlaidBase => (
             Reason::OverlaidBase,
-            format!("ClusterPolicy {} lies over this base and shows the status of both", policy.active),
+            format!(
+                "ClusterPolicy {} lies over this base and shows the status of both",
+                policy.active
+            ),
         ),
         IgnoredWhy::OlderPolicyActive => (
             Reason::OlderPolicyActive,
-            format!("ClusterPolicy {} is older and so the active one; delete it to make this one active", policy.active),
+            format!(
+                "ClusterPolicy {} is older and so the active one; delete it to make this one active",
+                policy.active
+            ),
         ),
     };
     let mut status = policy.status.clone();
@@ -379,14 +493,33 @@ fn mark(policy: &Ignored, now: k8s_openapi::jiff::Timestamp) -> ClusterPolicySta
 }
 
 /// A finding.
-pub fn finding(component: ComponentCondition, status: impl Into<ConditionStatus>, reason: Reason, message: impl Into<String>) -> Finding {
-    Finding { component, status: status.into(), reason, message: message.into() }
+pub fn finding(
+    component: ComponentCondition,
+    status: impl Into<ConditionStatus>,
+    reason: Reason,
+    message: impl Into<String>,
+) -> Finding {
+    Finding {
+        component,
+        status: status.into(),
+        reason,
+        message: message.into(),
+    }
 }
 
 /// The finding of a component that the policy turns off, or cannot be used; `None` when it is on and usable.
-pub fn off_or_invalid(component: ComponentCondition, policy: &EffectivePolicy, invalid: Option<&str>) -> Option<Finding> {
+pub fn off_or_invalid(
+    component: ComponentCondition,
+    policy: &EffectivePolicy,
+    invalid: Option<&str>,
+) -> Option<Finding> {
     if !component.is_enabled(policy) {
-        return Some(finding(component, true, Reason::Disabled, "the policy turns it off"));
+        return Some(finding(
+            component,
+            true,
+            Reason::Disabled,
+            "the policy turns it off",
+        ));
     }
     invalid.map(|why| {
         let message = format!("{why}; what ran before keeps running");

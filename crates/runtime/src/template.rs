@@ -7,11 +7,13 @@
 //!
 //! Facts about NVIDIA's DaemonSets: NVIDIA/gpu-operator v26.7.0, `assets/state-*/0500_daemonset.yaml`.
 
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use k8s_openapi::api::apps::v1::{
+    DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet,
+};
 use k8s_openapi::api::core::v1::{
-    Affinity, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, HostPathVolumeSource,
-    KeyToPath, LocalObjectReference, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec,
-    SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
+    Affinity, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, EnvVarSource,
+    HostPathVolumeSource, KeyToPath, LocalObjectReference, ObjectFieldSelector, PodSecurityContext,
+    PodSpec, PodTemplateSpec, SecretVolumeSource, SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -95,7 +97,10 @@ impl Common {
 
 /// One operand DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "as many switches as a pod spec has here, with its names")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "as many switches as a pod spec has here, with its names"
+)]
 pub struct Operand {
     /// Name of the DaemonSet.
     pub name: String,
@@ -166,10 +171,18 @@ pub fn daemon_set(common: &Common, operand: Operand) -> DaemonSet {
             ..ObjectMeta::default()
         },
         spec: Some(DaemonSetSpec {
-            selector: LabelSelector { match_labels: Some(selector), ..LabelSelector::default() },
+            selector: LabelSelector {
+                match_labels: Some(selector),
+                ..LabelSelector::default()
+            },
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
-                    labels: Some(joined([&common.labels, &operand.pod_labels, &operand.pool_labels, &ours])),
+                    labels: Some(joined([
+                        &common.labels,
+                        &operand.pod_labels,
+                        &operand.pool_labels,
+                        &ours,
+                    ])),
                     annotations: non_empty_map(pod_annotations(common, &operand)),
                     ..ObjectMeta::default()
                 }),
@@ -185,7 +198,10 @@ pub fn daemon_set(common: &Common, operand: Operand) -> DaemonSet {
 fn pod_annotations(common: &Common, operand: &Operand) -> BTreeMap<String, String> {
     let mut annotations = joined([&common.annotations, &operand.pod_annotations]);
     if common.nri {
-        let devices = operand.nri_containers.iter().map(|name| (format!("{NRI_ANNOTATION}{name}"), NRI_ALL_GPUS.to_owned()));
+        let devices = operand
+            .nri_containers
+            .iter()
+            .map(|name| (format!("{NRI_ANNOTATION}{name}"), NRI_ALL_GPUS.to_owned()));
         annotations.extend(devices);
     }
     if let Some(hash) = &operand.config_hash {
@@ -198,7 +214,10 @@ fn pod_spec(common: &Common, operand: Operand) -> PodSpec {
     let mut secrets = operand.pull_secrets;
     secrets.sort();
     secrets.dedup();
-    let secrets = secrets.into_iter().map(|name| LocalObjectReference { name }).collect();
+    let secrets = secrets
+        .into_iter()
+        .map(|name| LocalObjectReference { name })
+        .collect();
     let mut volumes: Vec<Volume> = Vec::new();
     for volume in operand.volumes {
         if !volumes.iter().any(|known| known.name == volume.name) {
@@ -211,14 +230,17 @@ fn pod_spec(common: &Common, operand: Operand) -> PodSpec {
         automount_service_account_token: operand.mount_token,
         containers: operand.containers,
         // With the host's network the default policy would use the node's resolver only.
-        dns_policy: operand.host_network.then(|| "ClusterFirstWithHostNet".to_owned()),
+        dns_policy: operand
+            .host_network
+            .then(|| "ClusterFirstWithHostNet".to_owned()),
         host_ipc: operand.host_ipc.then_some(true),
         host_network: operand.host_network.then_some(true),
         host_pid: operand.host_pid.then_some(true),
         image_pull_secrets: non_empty(secrets),
         init_containers: non_empty(operand.init_containers),
         node_selector: non_empty_map(operand.node_selector),
-        priority_class_name: (!common.priority_class.is_empty()).then(|| common.priority_class.clone()),
+        priority_class_name: (!common.priority_class.is_empty())
+            .then(|| common.priority_class.clone()),
         runtime_class_name: common.runtime_class.clone().filter(|_| operand.uses_gpu),
         security_context: common.pod_security_context.clone(),
         service_account_name: Some(operand.service_account).filter(|name| !name.is_empty()),
@@ -233,11 +255,17 @@ fn strategy(update: &Update) -> DaemonSetUpdateStrategy {
     let (type_, rolling_update) = match update {
         Update::OnDelete => ("OnDelete", None),
         Update::Rolling(max) => {
-            let rolling = RollingUpdateDaemonSet { max_unavailable: Some(max.clone()), ..RollingUpdateDaemonSet::default() };
+            let rolling = RollingUpdateDaemonSet {
+                max_unavailable: Some(max.clone()),
+                ..RollingUpdateDaemonSet::default()
+            };
             ("RollingUpdate", Some(rolling))
         }
     };
-    DaemonSetUpdateStrategy { rolling_update, type_: Some(type_.to_owned()) }
+    DaemonSetUpdateStrategy {
+        rolling_update,
+        type_: Some(type_.to_owned()),
+    }
 }
 
 /// A privileged container (as all of NVIDIA's operand containers are) with name, image and pull policy.
@@ -246,7 +274,10 @@ pub fn container(name: &str, image: &str, pull_policy: &str) -> Container {
         name: name.to_owned(),
         image: Some(image.to_owned()),
         image_pull_policy: (!pull_policy.is_empty()).then(|| pull_policy.to_owned()),
-        security_context: Some(SecurityContext { privileged: Some(true), ..SecurityContext::default() }),
+        security_context: Some(SecurityContext {
+            privileged: Some(true),
+            ..SecurityContext::default()
+        }),
         ..Container::default()
     }
 }
@@ -257,7 +288,11 @@ pub fn main_container(name: &str, operand: &effective::Operand) -> Container {
     Container {
         args: non_empty(operand.args.clone()),
         resources: operand.resources.clone(),
-        ..container(name, &operand.image.to_string(), operand.image_pull_policy.as_str())
+        ..container(
+            name,
+            &operand.image.to_string(),
+            operand.image_pull_policy.as_str(),
+        )
     }
 }
 
@@ -271,21 +306,38 @@ pub fn shell(mut container: Container, script: &str) -> Container {
 
 /// A variable with a value.
 pub fn env(name: &str, value: impl Into<String>) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(value.into()),
+        value_from: None,
+    }
 }
 
 /// A variable with a field of the pod, e.g. `spec.nodeName`.
 pub fn env_field(name: &str, path: &str) -> EnvVar {
     // The API server writes its default version into this atomic map; without it every comparison would find a difference.
-    let field = ObjectFieldSelector { api_version: Some("v1".to_owned()), field_path: path.to_owned() };
-    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
-    EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
+    let field = ObjectFieldSelector {
+        api_version: Some("v1".to_owned()),
+        field_path: path.to_owned(),
+    };
+    let source = EnvVarSource {
+        field_ref: Some(field),
+        ..EnvVarSource::default()
+    };
+    EnvVar {
+        name: name.to_owned(),
+        value: None,
+        value_from: Some(source),
+    }
 }
 
 /// `ours` sorted by name, then what the user adds, sorted (so that `$(NAME)` may refer to ours). A variable that both
 /// name has the user's value. `None` when empty.
 pub fn merge_env(ours: Vec<EnvVar>, user: &BTreeMap<String, String>) -> Option<Vec<EnvVar>> {
-    let mut known: BTreeMap<String, EnvVar> = ours.into_iter().map(|var| (var.name.clone(), var)).collect();
+    let mut known: BTreeMap<String, EnvVar> = ours
+        .into_iter()
+        .map(|var| (var.name.clone(), var))
+        .collect();
     let mut added: Vec<EnvVar> = Vec::new();
     for (name, value) in user {
         let value = env(name, value.clone());
@@ -299,56 +351,102 @@ pub fn merge_env(ours: Vec<EnvVar>, user: &BTreeMap<String, String>) -> Option<V
 
 /// A path of the host. `type_` is Kubernetes's check (`Directory`, `DirectoryOrCreate`, `File`, ...), empty for none.
 pub fn host_path(name: &str, path: &str, type_: &str) -> Volume {
-    let source = HostPathVolumeSource { path: path.to_owned(), type_: (!type_.is_empty()).then(|| type_.to_owned()) };
-    Volume { name: name.to_owned(), host_path: Some(source), ..Volume::default() }
+    let source = HostPathVolumeSource {
+        path: path.to_owned(),
+        type_: (!type_.is_empty()).then(|| type_.to_owned()),
+    };
+    Volume {
+        name: name.to_owned(),
+        host_path: Some(source),
+        ..Volume::default()
+    }
 }
 
 /// A ConfigMap as files. `items` picks keys and gives them file names; empty for all keys.
-pub fn config_map(name: &str, config_map: &str, items: &[(&str, &str)], mode: Option<i32>) -> Volume {
-    let items = items.iter().map(|(key, path)| KeyToPath { key: (*key).to_owned(), path: (*path).to_owned(), mode: None });
+pub fn config_map(
+    name: &str,
+    config_map: &str,
+    items: &[(&str, &str)],
+    mode: Option<i32>,
+) -> Volume {
+    let items = items.iter().map(|(key, path)| KeyToPath {
+        key: (*key).to_owned(),
+        path: (*path).to_owned(),
+        mode: None,
+    });
     let source = ConfigMapVolumeSource {
         name: config_map.to_owned(),
         items: non_empty(items.collect()),
         default_mode: mode,
         optional: None,
     };
-    Volume { name: name.to_owned(), config_map: Some(source), ..Volume::default() }
+    Volume {
+        name: name.to_owned(),
+        config_map: Some(source),
+        ..Volume::default()
+    }
 }
 
 /// A Secret as files.
 pub fn secret(name: &str, secret: &str, items: &[(&str, &str)]) -> Volume {
-    let items = items.iter().map(|(key, path)| KeyToPath { key: (*key).to_owned(), path: (*path).to_owned(), mode: None });
+    let items = items.iter().map(|(key, path)| KeyToPath {
+        key: (*key).to_owned(),
+        path: (*path).to_owned(),
+        mode: None,
+    });
     let source = SecretVolumeSource {
         secret_name: Some(secret.to_owned()),
         items: non_empty(items.collect()),
         ..SecretVolumeSource::default()
     };
-    Volume { name: name.to_owned(), secret: Some(source), ..Volume::default() }
+    Volume {
+        name: name.to_owned(),
+        secret: Some(source),
+        ..Volume::default()
+    }
 }
 
 /// An empty directory that lives as long as the pod.
 pub fn empty_dir(name: &str) -> Volume {
-    Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
+    Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    }
 }
 
 /// Mounts `volume` at `path`.
 pub fn mount(volume: &str, path: &str) -> VolumeMount {
-    VolumeMount { name: volume.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
+    VolumeMount {
+        name: volume.to_owned(),
+        mount_path: path.to_owned(),
+        ..VolumeMount::default()
+    }
 }
 
 /// As [`mount`], read-only.
 pub fn mount_ro(volume: &str, path: &str) -> VolumeMount {
-    VolumeMount { read_only: Some(true), ..mount(volume, path) }
+    VolumeMount {
+        read_only: Some(true),
+        ..mount(volume, path)
+    }
 }
 
 /// As [`mount`], with `HostToContainer` or `Bidirectional` propagation of mounts made later.
 pub fn mount_propagated(volume: &str, path: &str, propagation: &str) -> VolumeMount {
-    VolumeMount { mount_propagation: Some(propagation.to_owned()), ..mount(volume, path) }
+    VolumeMount {
+        mount_propagation: Some(propagation.to_owned()),
+        ..mount(volume, path)
+    }
 }
 
 /// As [`mount`], of one file of the volume. Such a mount never follows changes of a ConfigMap.
 pub fn mount_file(volume: &str, path: &str, sub_path: &str) -> VolumeMount {
-    VolumeMount { sub_path: Some(sub_path.to_owned()), read_only: Some(true), ..mount(volume, path) }
+    VolumeMount {
+        sub_path: Some(sub_path.to_owned()),
+        read_only: Some(true),
+        ..mount(volume, path)
+    }
 }
 
 /// The volume with the files by which operands on a node wait for each other.
@@ -362,8 +460,15 @@ pub fn wait_for_file(what: &str, image: &str, pull_policy: &str) -> Container {
     let script = format!(
         "until [ -f {VALIDATIONS_DIR}/{what}-ready ]; do echo waiting for {what} to be ready on this node; sleep 5; done"
     );
-    let mut waiting = shell(container(&format!("{what}-validation"), image, pull_policy), &script);
-    waiting.volume_mounts = Some(vec![mount_propagated(VALIDATIONS_VOLUME, VALIDATIONS_DIR, "HostToContainer")]);
+    let mut waiting = shell(
+        container(&format!("{what}-validation"), image, pull_policy),
+        &script,
+    );
+    waiting.volume_mounts = Some(vec![mount_propagated(
+        VALIDATIONS_VOLUME,
+        VALIDATIONS_DIR,
+        "HostToContainer",
+    )]);
     waiting
 }
 
@@ -383,7 +488,9 @@ fn non_empty_map(map: BTreeMap<String, String>) -> Option<BTreeMap<String, Strin
 }
 
 /// Later maps win.
-fn joined<'a>(maps: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> BTreeMap<String, String> {
+fn joined<'a>(
+    maps: impl IntoIterator<Item = &'a BTreeMap<String, String>>,
+) -> BTreeMap<String, String> {
     maps.into_iter().flat_map(Clone::clone).collect()
 }
 
@@ -394,9 +501,13 @@ mod tests {
     #[test]
     fn the_users_environment_wins_and_comes_last() {
         let ours = vec![env("B", "1"), env_field("A", "spec.nodeName")];
-        let user = [("B", "2"), ("AA", "$(A)")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let user =
+            [("B", "2"), ("AA", "$(A)")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         let merged = merge_env(ours, &BTreeMap::from(user)).unwrap();
-        let names: Vec<_> = merged.iter().map(|var| (var.name.as_str(), var.value.as_deref().unwrap_or("-"))).collect();
+        let names: Vec<_> = merged
+            .iter()
+            .map(|var| (var.name.as_str(), var.value.as_deref().unwrap_or("-")))
+            .collect();
         assert_eq!(names, [("A", "-"), ("B", "2"), ("AA", "$(A)")]);
         assert_eq!(merge_env(vec![], &BTreeMap::new()), None);
     }
@@ -405,15 +516,28 @@ mod tests {
     fn labels_of_ours_win_and_the_selector_is_small() {
         let common = Common {
             controller: "driver-controller".to_owned(),
-            labels: BTreeMap::from([("app".to_owned(), "mine".to_owned()), ("team".to_owned(), "x".to_owned())]),
+            labels: BTreeMap::from([
+                ("app".to_owned(), "mine".to_owned()),
+                ("team".to_owned(), "x".to_owned()),
+            ]),
             ..Common::default()
         };
-        let operand = Operand { name: "n".to_owned(), app: "a".to_owned(), component: "c".to_owned(), ..Operand::default() };
+        let operand = Operand {
+            name: "n".to_owned(),
+            app: "a".to_owned(),
+            component: "c".to_owned(),
+            ..Operand::default()
+        };
         let spec = daemon_set(&common, operand).spec.unwrap();
-        assert_eq!(spec.selector.match_labels.unwrap(), BTreeMap::from([("app".to_owned(), "a".to_owned())]));
+        assert_eq!(
+            spec.selector.match_labels.unwrap(),
+            BTreeMap::from([("app".to_owned(), "a".to_owned())])
+        );
         let labels = spec.template.metadata.unwrap().labels.unwrap();
-        assert_eq!((labels["app"].as_str(), labels["team"].as_str()), ("a", "x"));
+        assert_eq!(
+            (labels["app"].as_str(), labels["team"].as_str()),
+            ("a", "x")
+        );
         assert_eq!(labels[label::MANAGED_BY], "driver-controller");
     }
-
 }

@@ -33,16 +33,25 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// Of a cluster-scoped object.
     pub fn cluster(name: impl Into<String>) -> Self {
-        Self { namespace: String::new(), name: name.into() }
+        Self {
+            namespace: String::new(),
+            name: name.into(),
+        }
     }
 
     /// Of an object in a namespace.
     pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     fn of(object: &impl ResourceExt) -> Self {
-        Self { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+        Self {
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+        }
     }
 }
 
@@ -89,7 +98,9 @@ pub struct Store<T> {
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
+        Self {
+            inner: self.inner.clone(),
+        }
     }
 }
 
@@ -103,7 +114,9 @@ impl<T: PartialEq> Store<T> {
             trouble: RwLock::new(None),
             on_change: Box::new(on_change),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The kind that this store holds.
@@ -113,7 +126,11 @@ impl<T: PartialEq> Store<T> {
 
     /// One projection.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
-        self.inner.entries.read().get(key).map(|entry| entry.value.clone())
+        self.inner
+            .entries
+            .read()
+            .get(key)
+            .map(|entry| entry.value.clone())
     }
 
     /// One cluster-scoped object's projection.
@@ -124,12 +141,20 @@ impl<T: PartialEq> Store<T> {
     /// All projections in the order of their keys.
     pub fn list(&self) -> Vec<(ObjectKey, Arc<T>)> {
         let entries = self.inner.entries.read();
-        entries.iter().map(|(key, entry)| (key.clone(), entry.value.clone())).collect()
+        entries
+            .iter()
+            .map(|(key, entry)| (key.clone(), entry.value.clone()))
+            .collect()
     }
 
     /// All values in the order of their keys.
     pub fn values(&self) -> Vec<Arc<T>> {
-        self.inner.entries.read().values().map(|entry| entry.value.clone()).collect()
+        self.inner
+            .entries
+            .read()
+            .values()
+            .map(|entry| entry.value.clone())
+            .collect()
     }
 
     /// How many objects there are.
@@ -166,7 +191,12 @@ impl<T: PartialEq> Store<T> {
 
     /// Drops an object that this process has just deleted; the watch brings it back if its deletion takes time.
     pub fn forget(&self, key: &ObjectKey) {
-        let version = self.inner.entries.read().get(key).map(|entry| entry.version);
+        let version = self
+            .inner
+            .entries
+            .read()
+            .get(key)
+            .map(|entry| entry.version);
         if let Some(version) = version {
             self.put(key.clone(), version, None);
         }
@@ -177,7 +207,11 @@ impl<T: PartialEq> Store<T> {
         self.inner.synced.send_replace(false);
         let old = std::mem::take(&mut *self.inner.entries.write());
         for (key, entry) in old {
-            (self.inner.on_change)(&Change { key, old: Some(entry.value), new: None });
+            (self.inner.on_change)(&Change {
+                key,
+                old: Some(entry.value),
+                new: None,
+            });
         }
     }
 
@@ -192,7 +226,11 @@ impl<T: PartialEq> Store<T> {
             entries.remove(&key);
             drop(entries);
             if old.is_some() {
-                (self.inner.on_change)(&Change { key, old, new: None });
+                (self.inner.on_change)(&Change {
+                    key,
+                    old,
+                    new: None,
+                });
             }
             return;
         };
@@ -203,18 +241,36 @@ impl<T: PartialEq> Store<T> {
             return;
         }
         let value = Arc::new(value);
-        entries.insert(key.clone(), Entry { version, value: value.clone() });
+        entries.insert(
+            key.clone(),
+            Entry {
+                version,
+                value: value.clone(),
+            },
+        );
         drop(entries);
-        (self.inner.on_change)(&Change { key, old, new: Some(value) });
+        (self.inner.on_change)(&Change {
+            key,
+            old,
+            new: Some(value),
+        });
     }
 
     /// Takes over a complete list. Objects that we wrote after the list was made stay.
     fn replace(&self, list: BTreeMap<ObjectKey, (u64, T)>) {
-        let newest = list.values().map(|(version, _)| *version).max().unwrap_or(0);
+        let newest = list
+            .values()
+            .map(|(version, _)| *version)
+            .max()
+            .unwrap_or(0);
         let gone: Vec<(ObjectKey, u64)> = {
             let entries = self.inner.entries.read();
-            let missing = entries.iter().filter(|(key, entry)| !list.contains_key(*key) && entry.version <= newest);
-            missing.map(|(key, entry)| (key.clone(), entry.version)).collect()
+            let missing = entries
+                .iter()
+                .filter(|(key, entry)| !list.contains_key(*key) && entry.version <= newest);
+            missing
+                .map(|(key, entry)| (key.clone(), entry.version))
+                .collect()
         };
         for (key, version) in gone {
             self.put(key, version, None);
@@ -228,7 +284,10 @@ impl<T: PartialEq> Store<T> {
 
 /// A resource version as a number: ordered since Kubernetes made that promise (KEP-5504), and so in practice before.
 pub fn version(object: &impl ResourceExt) -> u64 {
-    object.resource_version().and_then(|text| text.parse().ok()).unwrap_or(0)
+    object
+        .resource_version()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
 }
 
 /// What a watch needs of its process.
@@ -258,10 +317,16 @@ pub async fn follow<K, T>(
 {
     use std::sync::atomic::Ordering;
     let part = format!("store {}", store.kind());
-    context.health.not_ready(&part, "the first list is not complete");
+    context
+        .health
+        .not_ready(&part, "the first list is not complete");
     loop {
         let streaming = context.streaming.load(Ordering::Relaxed);
-        let config = if streaming { config.clone().streaming_lists() } else { config.clone().page_size(1000) };
+        let config = if streaming {
+            config.clone().streaming_lists()
+        } else {
+            config.clone().page_size(1000)
+        };
         let mut stream = watch_stream(api.clone(), config).default_backoff().boxed();
         let mut list = BTreeMap::new();
         loop {
@@ -283,7 +348,9 @@ pub async fn follow<K, T>(
                     context.metrics.watch_error(store.kind());
                     let text = explain(store.kind(), &error);
                     if streaming && refuses_streaming(&error) {
-                        tracing::info!("this API server cannot list through a watch; listing in pages instead");
+                        tracing::info!(
+                            "this API server cannot list through a watch; listing in pages instead"
+                        );
                         context.streaming.store(false, Ordering::Relaxed);
                         break;
                     }
@@ -346,9 +413,16 @@ pub(crate) fn explain(kind: &str, error: &watcher::Error) -> String {
         watcher::Error::InitialListFailed(inner) | watcher::Error::WatchStartFailed(inner) => {
             format!("cannot watch {kind}: {}", crate::error::sentence(inner))
         }
-        watcher::Error::WatchError(status) => format!("the watch of {kind} was ended: {}", status.message),
-        watcher::Error::WatchFailed(inner) => format!("the watch of {kind} broke: {}", crate::error::sentence(inner)),
-        watcher::Error::NoResourceVersion => format!("{kind} cannot be watched: no resource version in the answer"),
+        watcher::Error::WatchError(status) => {
+            format!("the watch of {kind} was ended: {}", status.message)
+        }
+        watcher::Error::WatchFailed(inner) => format!(
+            "the watch of {kind} broke: {}",
+            crate::error::sentence(inner)
+        ),
+        watcher::Error::NoResourceVersion => {
+            format!("{kind} cannot be watched: no resource version in the answer")
+        }
     }
 }
 
@@ -363,7 +437,8 @@ mod tests {
         let seen = Seen::default();
         let log = seen.clone();
         let store = Store::new("Test", move |change: &Change<u8>| {
-            log.lock().push((change.key.name.clone(), change.new.as_deref().copied()));
+            log.lock()
+                .push((change.key.name.clone(), change.new.as_deref().copied()));
         });
         (store, seen)
     }
@@ -379,7 +454,10 @@ mod tests {
         store.put(key("a"), 2, Some(7));
         store.put(key("a"), 3, Some(8));
         store.put(key("b"), 3, None);
-        assert_eq!(*seen.lock(), [("a".to_owned(), Some(7)), ("a".to_owned(), Some(8))]);
+        assert_eq!(
+            *seen.lock(),
+            [("a".to_owned(), Some(7)), ("a".to_owned(), Some(8))]
+        );
     }
 
     #[test]
@@ -400,7 +478,10 @@ mod tests {
         store.replace(BTreeMap::from([(key("new"), (50, 3))]));
         assert!(store.get_cluster("old").is_none());
         assert_eq!(store.get_cluster("ours").as_deref(), Some(&2));
-        assert_eq!(*seen.lock(), [("old".to_owned(), None), ("new".to_owned(), Some(3))]);
+        assert_eq!(
+            *seen.lock(),
+            [("old".to_owned(), None), ("new".to_owned(), Some(3))]
+        );
         assert!(store.is_synced());
     }
 }

@@ -90,7 +90,7 @@ fn expand(value: Value, chart: &str, policy: &Value) -> anyhow::Result<Value> {
             .map(|item| expand(item, chart, policy))
             .collect::<anyhow::Result<_>>()
             .map(Value::Array),
-        scalar => Ok(scalar),
+        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => Ok(scalar),
     }
 }
 

@@ -26,19 +26,37 @@ const DIGEST: &str = "DRIVER_CONFIG_DIGEST";
 const PRECOMPILED: &str = "nvidia.com/precompiled";
 
 /// The DaemonSet of one pool.
-pub fn daemon_set(policy: &EffectivePolicy, common: &Common, plan: &DriverPlan, pool: &DriverPool) -> DaemonSet {
+pub fn daemon_set(
+    policy: &EffectivePolicy,
+    common: &Common,
+    plan: &DriverPlan,
+    pool: &DriverPool,
+) -> DaemonSet {
     let driver = &policy.driver;
     let image = driver_image(&driver.operand.image, &pool.os, pool.kernel.as_deref()).to_string();
     let mut main = containers::driver(policy, &image);
-    let mut peermem = driver.rdma.enabled.then(|| containers::peermem(policy, &image));
+    let mut peermem = driver
+        .rdma
+        .enabled
+        .then(|| containers::peermem(policy, &image));
     let mut sidecars = containers::sidecars(policy, pool);
     let mut volumes = volumes(policy);
-    configs::mount(policy, plan, pool, &mut main, peermem.as_mut(), &mut volumes);
+    configs::mount(
+        policy,
+        plan,
+        pool,
+        &mut main,
+        peermem.as_mut(),
+        &mut volumes,
+    );
     for sidecar in &mut sidecars {
         configs::packages(plan, pool, sidecar, &mut Vec::new());
         sidecar.env_from.clone_from(&main.env_from);
     }
-    let mut running: Vec<Container> = std::iter::once(main).chain(peermem).chain(sidecars).collect();
+    let mut running: Vec<Container> = std::iter::once(main)
+        .chain(peermem)
+        .chain(sidecars)
+        .collect();
     let digest = digest(&running, &volumes, plan);
     let mut manager = containers::manager(policy);
     for container in running.iter_mut().chain([&mut manager]) {
@@ -46,7 +64,12 @@ pub fn daemon_set(policy: &EffectivePolicy, common: &Common, plan: &DriverPlan, 
     }
     let mut secrets = driver.operand.image_pull_secrets.clone();
     secrets.extend(driver.manager.image_pull_secrets.clone());
-    secrets.extend([&driver.gds, &driver.gdrcopy].into_iter().flatten().flat_map(|s| s.image_pull_secrets.clone()));
+    secrets.extend(
+        [&driver.gds, &driver.gdrcopy]
+            .into_iter()
+            .flatten()
+            .flat_map(|s| s.image_pull_secrets.clone()),
+    );
     template::daemon_set(
         common,
         Operand {
@@ -55,7 +78,10 @@ pub fn daemon_set(policy: &EffectivePolicy, common: &Common, plan: &DriverPlan, 
             component: DRIVER.to_owned(),
             service_account: service_account::DRIVER.to_owned(),
             pool_labels: BTreeMap::from([(DRIVER_POOL.to_owned(), pool.name())]),
-            pod_labels: BTreeMap::from([(PRECOMPILED.to_owned(), driver.use_precompiled.to_string())]),
+            pod_labels: BTreeMap::from([(
+                PRECOMPILED.to_owned(),
+                driver.use_precompiled.to_string(),
+            )]),
             pod_annotations: BTreeMap::from([(
                 "kubectl.kubernetes.io/default-container".to_owned(),
                 containers::MAIN.to_owned(),
@@ -84,7 +110,10 @@ fn affinity(pool: &DriverPool) -> Affinity {
         values: Some(vec![DRIVER.to_owned()]),
     };
     let term = PodAffinityTerm {
-        label_selector: Some(LabelSelector { match_expressions: Some(vec![other_driver]), ..LabelSelector::default() }),
+        label_selector: Some(LabelSelector {
+            match_expressions: Some(vec![other_driver]),
+            ..LabelSelector::default()
+        }),
         topology_key: "kubernetes.io/hostname".to_owned(),
         ..PodAffinityTerm::default()
     };
@@ -102,13 +131,28 @@ fn affinity(pool: &DriverPool) -> Affinity {
 fn digest(containers: &[Container], volumes: &[Volume], plan: &DriverPlan) -> String {
     let parts: Vec<_> = containers
         .iter()
-        .map(|c| json!([c.name, c.image, c.command, c.args, c.env, c.env_from, c.volume_mounts, c.resources]))
+        .map(|c| {
+            json!([
+                c.name,
+                c.image,
+                c.command,
+                c.args,
+                c.env,
+                c.env_from,
+                c.volume_mounts,
+                c.resources
+            ])
+        })
         .collect();
     let configs: BTreeMap<&str, &str> = [&plan.repo, &plan.certs, &plan.modules]
         .into_iter()
         .flatten()
         .map(|config| (config.name.as_str(), config.facts.hash.as_str()))
-        .chain(plan.hashes.iter().map(|(name, hash)| (name.as_str(), hash.as_str())))
+        .chain(
+            plan.hashes
+                .iter()
+                .map(|(name, hash)| (name.as_str(), hash.as_str())),
+        )
         .collect();
     hash_of(&json!([parts, volumes, configs]))
 }
@@ -117,17 +161,44 @@ fn volumes(policy: &EffectivePolicy) -> Vec<Volume> {
     let host = &policy.host_paths;
     let rdma = policy.driver.rdma;
     // A RDMA driver on the host has its sources there; one in a container shares them by a directory of its own.
-    let sources = if rdma.enabled && rdma.use_host_mofed { "/usr/src" } else { "/run/mellanox/drivers/usr/src" };
-    let firmware = format!("{}/lib/firmware", host.driver_install_dir.trim_end_matches('/'));
+    let sources = if rdma.enabled && rdma.use_host_mofed {
+        "/usr/src"
+    } else {
+        "/run/mellanox/drivers/usr/src"
+    };
+    let firmware = format!(
+        "{}/lib/firmware",
+        host.driver_install_dir.trim_end_matches('/')
+    );
     vec![
         host_path("run-nvidia", "/run/nvidia", "DirectoryOrCreate"),
-        host_path("run-nvidia-fabricmanager", "/run/nvidia-fabricmanager", "DirectoryOrCreate"),
-        host_path("run-nvidia-topologyd", "/run/nvidia-topologyd", "DirectoryOrCreate"),
-        host_path("run-mellanox-drivers", "/run/mellanox/drivers", "DirectoryOrCreate"),
+        host_path(
+            "run-nvidia-fabricmanager",
+            "/run/nvidia-fabricmanager",
+            "DirectoryOrCreate",
+        ),
+        host_path(
+            "run-nvidia-topologyd",
+            "/run/nvidia-topologyd",
+            "DirectoryOrCreate",
+        ),
+        host_path(
+            "run-mellanox-drivers",
+            "/run/mellanox/drivers",
+            "DirectoryOrCreate",
+        ),
         host_path("mlnx-ofed-usr-src", sources, "DirectoryOrCreate"),
         host_path("nv-firmware", &firmware, "DirectoryOrCreate"),
-        host_path("firmware-search-path", "/sys/module/firmware_class/parameters/path", ""),
-        host_path("sysfs-memory-online", "/sys/devices/system/memory/auto_online_blocks", ""),
+        host_path(
+            "firmware-search-path",
+            "/sys/module/firmware_class/parameters/path",
+            "",
+        ),
+        host_path(
+            "sysfs-memory-online",
+            "/sys/devices/system/memory/auto_online_blocks",
+            "",
+        ),
         host_path("host-os-release", "/etc/os-release", ""),
         host_path("host-root", &host.root_fs, ""),
         host_path("host-sys", "/sys", "Directory"),

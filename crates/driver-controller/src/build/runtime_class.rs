@@ -24,7 +24,10 @@ fn class(name: &str) -> RuntimeClass {
         handler: name.to_owned(),
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            labels: Some(BTreeMap::from([(label::COMPONENT.to_owned(), RUNTIME_CLASS.to_owned())])),
+            labels: Some(BTreeMap::from([(
+                label::COMPONENT.to_owned(),
+                RUNTIME_CLASS.to_owned(),
+            )])),
             ..ObjectMeta::default()
         },
         ..RuntimeClass::default()

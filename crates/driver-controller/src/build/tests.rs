@@ -10,10 +10,18 @@ use tessera_api::{EffectivePolicy, NodeFacts};
 
 fn built(policy: &EffectivePolicy, nodes: &[NodeFacts]) -> Vec<Value> {
     let mut fleet = Fleet::default();
-    fleet.rebuild(nodes.iter().filter_map(|node| Some((node.name.clone(), Placement::of(node, policy)?))));
+    fleet.rebuild(
+        nodes
+            .iter()
+            .filter_map(|node| Some((node.name.clone(), Placement::of(node, policy)?))),
+    );
     let validated = validate(policy, "gpu-operator", fleet.census(), &all_configs());
     let desired = build(&validated, "gpu-operator").desired().unwrap();
-    desired.objects().iter().map(|object| object.value.clone()).collect()
+    desired
+        .objects()
+        .iter()
+        .map(|object| object.value.clone())
+        .collect()
 }
 
 fn mixed() -> Vec<NodeFacts> {
@@ -24,7 +32,10 @@ fn mixed() -> Vec<NodeFacts> {
     let mut rhel = node("c");
     rhel.os.as_mut().unwrap().id = "rhel".to_owned();
     rhel.os.as_mut().unwrap().version = "9.4".to_owned();
-    rhel.runtime = ContainerRuntime { name: "cri-o".to_owned(), version: "1.33.0".to_owned() };
+    rhel.runtime = ContainerRuntime {
+        name: "cri-o".to_owned(),
+        version: "1.33.0".to_owned(),
+    };
     vec![node("a"), k3s, rhel]
 }
 
@@ -38,20 +49,44 @@ fn snapshots() {
 
 #[test]
 fn precompiled_drivers_have_a_pool_a_kernel() {
-    let objects = built(&policy(json!({"driver": {"usePrecompiled": true, "version": "535"}})), &[node("a")]);
-    let driver = objects.iter().find(|object| object["kind"] == "DaemonSet" && object["metadata"]["labels"]["app"] == "nvidia-driver-daemonset").unwrap();
-    assert_eq!(driver["metadata"]["name"], "nvidia-driver-daemonset-ubuntu22.04-5.15.0-117-generic");
-    assert_eq!(driver["spec"]["template"]["spec"]["containers"][0]["image"], "nvcr.io/nvidia/driver:535-5.15.0-117-generic-ubuntu22.04");
+    let objects = built(
+        &policy(json!({"driver": {"usePrecompiled": true, "version": "535"}})),
+        &[node("a")],
+    );
+    let driver = objects
+        .iter()
+        .find(|object| {
+            object["kind"] == "DaemonSet"
+                && object["metadata"]["labels"]["app"] == "nvidia-driver-daemonset"
+        })
+        .unwrap();
+    assert_eq!(
+        driver["metadata"]["name"],
+        "nvidia-driver-daemonset-ubuntu22.04-5.15.0-117-generic"
+    );
+    assert_eq!(
+        driver["spec"]["template"]["spec"]["containers"][0]["image"],
+        "nvcr.io/nvidia/driver:535-5.15.0-117-generic-ubuntu22.04"
+    );
 }
 
 /// The hash by which a running driver counts as outdated.
 fn digest(spec: Value) -> String {
     let objects = built(&policy(spec), &[node("a")]);
-    let driver = objects.iter().find(|object| object["metadata"]["name"] == "nvidia-driver-daemonset-ubuntu22.04").unwrap();
+    let driver = objects
+        .iter()
+        .find(|object| object["metadata"]["name"] == "nvidia-driver-daemonset-ubuntu22.04")
+        .unwrap();
     let template = &driver["spec"]["template"];
-    let hash = template["metadata"]["annotations"][annotation::CONFIG_HASH].as_str().unwrap().to_owned();
+    let hash = template["metadata"]["annotations"][annotation::CONFIG_HASH]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let env = template["spec"]["containers"][0]["env"].as_array().unwrap();
-    assert!(env.iter().any(|var| var["name"] == "DRIVER_CONFIG_DIGEST" && var["value"] == hash.as_str()));
+    assert!(
+        env.iter()
+            .any(|var| var["name"] == "DRIVER_CONFIG_DIGEST" && var["value"] == hash.as_str())
+    );
     hash
 }
 
@@ -107,16 +142,31 @@ fn every_object_is_well_formed() {
             if object["kind"] != "DaemonSet" {
                 continue;
             }
-            let (selector, template) = (&object["spec"]["selector"]["matchLabels"], &object["spec"]["template"]);
+            let (selector, template) = (
+                &object["spec"]["selector"]["matchLabels"],
+                &object["spec"]["template"],
+            );
             for (key, value) in selector.as_object().unwrap() {
                 assert_eq!(&template["metadata"]["labels"][key], value, "{name}");
             }
-            assert_eq!(template["metadata"]["labels"][label::MANAGED_BY], "driver-controller");
+            assert_eq!(
+                template["metadata"]["labels"][label::MANAGED_BY],
+                "driver-controller"
+            );
             let volumes: Vec<&str> = names(&template["spec"]["volumes"]);
-            let containers = [&template["spec"]["initContainers"], &template["spec"]["containers"]];
-            for container in containers.iter().flat_map(|list| list.as_array().into_iter().flatten()) {
+            let containers = [
+                &template["spec"]["initContainers"],
+                &template["spec"]["containers"],
+            ];
+            for container in containers
+                .iter()
+                .flat_map(|list| list.as_array().into_iter().flatten())
+            {
                 let mounts = names(&container["volumeMounts"]);
-                assert!(mounts.iter().all(|mount| volumes.contains(mount)), "{name}: {mounts:?} of {volumes:?}");
+                assert!(
+                    mounts.iter().all(|mount| volumes.contains(mount)),
+                    "{name}: {mounts:?} of {volumes:?}"
+                );
                 let variables = names(&container["env"]);
                 let unique: std::collections::BTreeSet<_> = variables.iter().collect();
                 assert_eq!(unique.len(), variables.len(), "{name}: {variables:?}");
@@ -126,11 +176,18 @@ fn every_object_is_well_formed() {
                 .flat_map(|list| list.as_array().into_iter().flatten())
                 .flat_map(|container| names(&container["volumeMounts"]))
                 .collect();
-            assert!(volumes.iter().all(|volume| used.contains(volume)), "{name}: a volume that nobody mounts: {volumes:?}");
+            assert!(
+                volumes.iter().all(|volume| used.contains(volume)),
+                "{name}: a volume that nobody mounts: {volumes:?}"
+            );
         }
     }
 }
 
 fn names(list: &Value) -> Vec<&str> {
-    list.as_array().into_iter().flatten().filter_map(|item| item["name"].as_str()).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item["name"].as_str())
+        .collect()
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use tessera_api::EffectivePolicy;
 use tessera_api::names::{VALIDATIONS_DIR, app, label, service_account};
 use tessera_runtime::template::{
-    self, Common, Operand, VALIDATIONS_VOLUME, env, env_field, host_path, main_container, merge_env, mount,
-    mount_propagated, validations_volume,
+    self, Common, Operand, VALIDATIONS_VOLUME, env, env_field, host_path, main_container,
+    merge_env, mount, mount_propagated, validations_volume,
 };
 
 /// Where the host's directories appear in the container (NVIDIA's names; users see them in logs).
@@ -28,7 +28,10 @@ const HOOKS_DIR: &str = "/usr/share/containers/oci/hooks.d";
 /// The DaemonSet of one pool.
 pub fn daemon_set(policy: &EffectivePolicy, common: &Common, pool: ToolkitPool) -> DaemonSet {
     let toolkit = &policy.toolkit;
-    let mut host = Host { user: toolkit.operand.env.clone(), ..Host::default() };
+    let mut host = Host {
+        user: toolkit.operand.env.clone(),
+        ..Host::default()
+    };
     host.runtime(policy, pool);
     let mut volumes = validator::host_volumes(policy);
     volumes.extend([
@@ -78,11 +81,18 @@ fn script() -> String {
 
 fn main(policy: &EffectivePolicy, host: &mut Host) -> Container {
     let toolkit = &policy.toolkit;
-    let mut made = selinux(main_container("nvidia-container-toolkit-ctr", &toolkit.operand));
+    let mut made = selinux(main_container(
+        "nvidia-container-toolkit-ctr",
+        &toolkit.operand,
+    ));
     let user_args = made.args.take().unwrap_or_default();
     made.command = Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]);
     // What follows the script is its $0, $1, ...
-    let extra = if user_args.is_empty() { Vec::new() } else { [vec!["nvidia-toolkit".to_owned()], user_args].concat() };
+    let extra = if user_args.is_empty() {
+        Vec::new()
+    } else {
+        [vec!["nvidia-toolkit".to_owned()], user_args].concat()
+    };
     made.args = Some([vec![script()], extra].concat());
     let mut ours = std::mem::take(&mut host.env);
     ours.extend([
@@ -90,7 +100,10 @@ fn main(policy: &EffectivePolicy, host: &mut Host) -> Container {
         env("TOOLKIT_INSTALL_DIR", &toolkit.install_dir),
         env("TOOLKIT_PID_FILE", "/run/nvidia/toolkit/toolkit.pid"),
         env("NVIDIA_VISIBLE_DEVICES", "void"),
-        env("NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "management.nvidia.com/gpu"),
+        env(
+            "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND",
+            "management.nvidia.com/gpu",
+        ),
         env_field("NRI_NAMESPACE", "metadata.namespace"),
     ]);
     made.env = merge_env(ours, &host.user);
@@ -130,17 +143,34 @@ impl Host {
             self.set("CONTAINERD_RUNTIME_CLASS", &policy.runtime_class);
         }
         self.modes(policy, runtime);
-        let config = self.path(&[&format!("{specific}_CONFIG"), "RUNTIME_CONFIG"], paths.config);
-        let config = self.mounted(&config, &format!("{runtime}-config"), CONFIG_DIR, "DirectoryOrCreate");
+        let config = self.path(
+            &[&format!("{specific}_CONFIG"), "RUNTIME_CONFIG"],
+            paths.config,
+        );
+        let config = self.mounted(
+            &config,
+            &format!("{runtime}-config"),
+            CONFIG_DIR,
+            "DirectoryOrCreate",
+        );
         self.set("RUNTIME_CONFIG", &config);
         self.set(&format!("{specific}_CONFIG"), &config);
         if let Some(default) = paths.drop_in {
             let file = self.path(&["RUNTIME_DROP_IN_CONFIG"], default);
-            let seen = self.mounted(&file, &format!("{runtime}-drop-in-config"), DROP_IN_DIR, "DirectoryOrCreate");
+            let seen = self.mounted(
+                &file,
+                &format!("{runtime}-drop-in-config"),
+                DROP_IN_DIR,
+                "DirectoryOrCreate",
+            );
             self.set("RUNTIME_DROP_IN_CONFIG", &seen);
             self.set("RUNTIME_DROP_IN_CONFIG_HOST_PATH", &file);
         }
-        if let Some(source) = self.user.remove("RUNTIME_CONFIG_SOURCE").or_else(|| paths.source.map(str::to_owned)) {
+        if let Some(source) = self
+            .user
+            .remove("RUNTIME_CONFIG_SOURCE")
+            .or_else(|| paths.source.map(str::to_owned))
+        {
             self.set("RUNTIME_CONFIG_SOURCE", &on_host(&source));
         }
         if let Some(default) = paths.socket {
@@ -179,8 +209,15 @@ impl Host {
 
     /// A path of the host: the user's, by the first of the variables that is set, else the default.
     fn path(&mut self, names: &[&str], default: &str) -> String {
-        let given: Vec<String> = names.iter().filter_map(|name| self.user.remove(*name)).filter(|path| !path.is_empty()).collect();
-        given.into_iter().next().unwrap_or_else(|| default.to_owned())
+        let given: Vec<String> = names
+            .iter()
+            .filter_map(|name| self.user.remove(*name))
+            .filter(|path| !path.is_empty())
+            .collect();
+        given
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| default.to_owned())
     }
 
     /// Mounts the directory of `file` and returns the file's path in the container.
@@ -195,9 +232,11 @@ impl Host {
 
 /// `file=` sources name files of the host, which the container sees under /host.
 fn on_host(sources: &str) -> String {
-    let translated = sources.split(',').map(|source| match source.split_once('=') {
-        Some(("file", path)) => format!("file=/host/{}", path.trim_start_matches('/')),
-        _ => source.to_owned(),
-    });
+    let translated = sources
+        .split(',')
+        .map(|source| match source.split_once('=') {
+            Some(("file", path)) => format!("file=/host/{}", path.trim_start_matches('/')),
+            _ => source.to_owned(),
+        });
     translated.collect::<Vec<_>>().join(",")
 }

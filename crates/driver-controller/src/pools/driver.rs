@@ -59,7 +59,11 @@ impl DriverPool {
     }
 
     fn natural(&self) -> Vec<Requirement> {
-        let version = if MAJOR_ONLY.contains(&self.os.id.as_str()) { NFD_OS_MAJOR } else { label::NFD_OS_VERSION };
+        let version = if MAJOR_ONLY.contains(&self.os.id.as_str()) {
+            NFD_OS_MAJOR
+        } else {
+            label::NFD_OS_VERSION
+        };
         let mut requirements = vec![
             Requirement::Is(label::NFD_OS_ID, self.os.id.clone()),
             Requirement::Is(version, self.os.version.clone()),
@@ -73,7 +77,12 @@ impl DriverPool {
 
 /// A kernel release without its architecture.
 fn short_kernel(kernel: &str) -> String {
-    let cut = ARCHITECTURES.iter().find_map(|arch| kernel.split(&format!(".{arch}")).next().filter(|rest| *rest != kernel));
+    let cut = ARCHITECTURES.iter().find_map(|arch| {
+        kernel
+            .split(&format!(".{arch}"))
+            .next()
+            .filter(|rest| *rest != kernel)
+    });
     cut.unwrap_or(kernel).to_owned()
 }
 
@@ -83,8 +92,14 @@ mod tests {
 
     fn node(labels: &[(&str, &str)], os: Option<(&str, &str)>, kernel: &str) -> NodeFacts {
         NodeFacts {
-            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-            os: os.map(|(id, version)| OsRelease { id: id.to_owned(), version: version.to_owned() }),
+            labels: labels
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+            os: os.map(|(id, version)| OsRelease {
+                id: id.to_owned(),
+                version: version.to_owned(),
+            }),
             kernel: kernel.to_owned(),
             ..NodeFacts::default()
         }
@@ -93,22 +108,50 @@ mod tests {
     #[test]
     fn pools_and_their_names() {
         let cases = [
-            (Some(("ubuntu", "22.04")), false, "5.15.0-117-generic", Some("nvidia-driver-daemonset-ubuntu22.04")),
-            (Some(("ubuntu", "22.04")), true, "5.15.0-117-generic", Some("nvidia-driver-daemonset-ubuntu22.04-5.15.0-117-generic")),
-            (Some(("rhel", "9.4")), false, "", Some("nvidia-driver-daemonset-rhel9")),
-            (Some(("rhel", "9.4")), true, "5.14.0-427.13.1.el9_4.x86_64", Some("nvidia-driver-daemonset-rhel9-5.14.0-427.13.1.el9.4")),
+            (
+                Some(("ubuntu", "22.04")),
+                false,
+                "5.15.0-117-generic",
+                Some("nvidia-driver-daemonset-ubuntu22.04"),
+            ),
+            (
+                Some(("ubuntu", "22.04")),
+                true,
+                "5.15.0-117-generic",
+                Some("nvidia-driver-daemonset-ubuntu22.04-5.15.0-117-generic"),
+            ),
+            (
+                Some(("rhel", "9.4")),
+                false,
+                "",
+                Some("nvidia-driver-daemonset-rhel9"),
+            ),
+            (
+                Some(("rhel", "9.4")),
+                true,
+                "5.14.0-427.13.1.el9_4.x86_64",
+                Some("nvidia-driver-daemonset-rhel9-5.14.0-427.13.1.el9.4"),
+            ),
             (Some(("ubuntu", "24.04")), true, "", None),
             (None, false, "6.1", None),
         ];
         for (os, precompiled, kernel, want) in cases {
             let pool = DriverPool::of(&node(&[], os, kernel), precompiled);
-            assert_eq!(pool.map(|pool| pool.daemon_set()).as_deref(), want, "{os:?}");
+            assert_eq!(
+                pool.map(|pool| pool.daemon_set()).as_deref(),
+                want,
+                "{os:?}"
+            );
         }
     }
 
     #[test]
     fn only_nodes_that_do_not_tell_need_a_label() {
-        let nfd = [(label::NFD_OS_ID, "rhel"), (label::NFD_OS_VERSION, "9.4"), (NFD_OS_MAJOR, "9")];
+        let nfd = [
+            (label::NFD_OS_ID, "rhel"),
+            (label::NFD_OS_VERSION, "9.4"),
+            (NFD_OS_MAJOR, "9"),
+        ];
         let labelled = node(&nfd, Some(("rhel", "9.4")), "");
         let pool = DriverPool::of(&labelled, false).unwrap();
         assert_eq!(pool.label_for(&labelled), None);

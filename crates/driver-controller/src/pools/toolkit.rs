@@ -50,8 +50,16 @@ pub struct RuntimePaths {
 
 impl ToolkitPool {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Containerd, Self::K3s, Self::Rke2, Self::K0s, Self::Microk8s, Self::Gke, Self::Crio, Self::Docker];
+    pub const ALL: [Self; 8] = [
+        Self::Containerd,
+        Self::K3s,
+        Self::Rke2,
+        Self::K0s,
+        Self::Microk8s,
+        Self::Gke,
+        Self::Crio,
+        Self::Docker,
+    ];
 
     /// The pool of a node; `None` when the runtime is not reported yet or not supported by the toolkit.
     ///
@@ -62,8 +70,12 @@ impl ToolkitPool {
         Some(match runtime.name.as_str() {
             "cri-o" => Self::Crio,
             "docker" => Self::Docker,
-            "containerd" if kubelet.contains("+k3s") && runtime.version.contains("k3s") => Self::K3s,
-            "containerd" if kubelet.contains("+rke2") && runtime.version.contains("k3s") => Self::Rke2,
+            "containerd" if kubelet.contains("+k3s") && runtime.version.contains("k3s") => {
+                Self::K3s
+            }
+            "containerd" if kubelet.contains("+rke2") && runtime.version.contains("k3s") => {
+                Self::Rke2
+            }
             "containerd" if kubelet.contains("+k0s") => Self::K0s,
             "containerd" if node.label(MICROK8S).is_some() => Self::Microk8s,
             "containerd" if kubelet.contains("-gke.") => Self::Gke,
@@ -88,12 +100,18 @@ impl ToolkitPool {
 
     /// Name of its DaemonSet.
     pub fn daemon_set(self) -> String {
-        if self == Self::Containerd { app::TOOLKIT.to_owned() } else { format!("{}-{}", app::TOOLKIT, self.name()) }
+        if self == Self::Containerd {
+            app::TOOLKIT.to_owned()
+        } else {
+            format!("{}-{}", app::TOOLKIT, self.name())
+        }
     }
 
     /// The pool label that a node of this pool needs; `None` when its own labels tell.
     pub fn label_for(self, node: &NodeFacts) -> Option<String> {
-        let tells = self.natural().is_some_and(|natural| all_hold(&natural, node));
+        let tells = self
+            .natural()
+            .is_some_and(|natural| all_hold(&natural, node));
         (!tells).then(|| self.name().to_owned())
     }
 
@@ -109,7 +127,9 @@ impl ToolkitPool {
                 Requirement::Absent(MICROK8S),
                 Requirement::Absent(GKE),
             ]),
-            Self::K3s | Self::Rke2 => Some(vec![Requirement::Is(INSTANCE_TYPE, self.name().to_owned())]),
+            Self::K3s | Self::Rke2 => {
+                Some(vec![Requirement::Is(INSTANCE_TYPE, self.name().to_owned())])
+            }
             Self::Microk8s => Some(vec![Requirement::Exists(MICROK8S)]),
             Self::Gke => Some(vec![Requirement::Exists(GKE)]),
             Self::K0s | Self::Crio | Self::Docker => None,
@@ -181,7 +201,13 @@ const fn containerd(
     socket: &'static str,
     source: Option<&'static str>,
 ) -> RuntimePaths {
-    RuntimePaths { runtime: "containerd", config, drop_in: Some(drop_in), socket: Some(socket), source }
+    RuntimePaths {
+        runtime: "containerd",
+        config,
+        drop_in: Some(drop_in),
+        socket: Some(socket),
+        source,
+    }
 }
 
 #[cfg(test)]
@@ -193,8 +219,14 @@ mod tests {
         let (name, version) = runtime.split_once("://").unwrap_or_default();
         NodeFacts {
             kubelet_version: kubelet.to_owned(),
-            runtime: ContainerRuntime { name: name.to_owned(), version: version.to_owned() },
-            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            runtime: ContainerRuntime {
+                name: name.to_owned(),
+                version: version.to_owned(),
+            },
+            labels: labels
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
             ..NodeFacts::default()
         }
     }
@@ -204,31 +236,100 @@ mod tests {
         let k3s = [(INSTANCE_TYPE, "k3s")];
         let cloud = [(INSTANCE_TYPE, "g5.xlarge")];
         let cases = [
-            (node("v1.33.1", "containerd://1.7.27", &[]), Some(ToolkitPool::Containerd), None),
-            (node("v1.33.1", "containerd://1.7.27", &cloud), Some(ToolkitPool::Containerd), None),
-            (node("v1.33.1+k3s1", "containerd://2.0.5-k3s1", &k3s), Some(ToolkitPool::K3s), None),
-            (node("v1.33.1+k3s1", "containerd://2.0.5-k3s1", &cloud), Some(ToolkitPool::K3s), Some("k3s")),
-            (node("v1.33.1+k3s1", "containerd://1.7.27", &k3s), Some(ToolkitPool::Containerd), Some("containerd")),
-            (node("v1.33.1+k3s1", "docker://27.1", &k3s), Some(ToolkitPool::Docker), Some("docker")),
-            (node("v1.33.1+rke2r1", "containerd://2.0.5-k3s1", &[(INSTANCE_TYPE, "rke2")]), Some(ToolkitPool::Rke2), None),
-            (node("v1.33.1+k0s", "containerd://1.7.27", &[]), Some(ToolkitPool::K0s), Some("k0s")),
-            (node("v1.33.1", "containerd://1.6.36", &[(MICROK8S, "true")]), Some(ToolkitPool::Microk8s), None),
-            (node("v1.33.1-gke.100", "containerd://2.0", &[(GKE, "p")]), Some(ToolkitPool::Gke), None),
-            (node("v1.33.1", "cri-o://1.33.0", &[]), Some(ToolkitPool::Crio), Some("cri-o")),
+            (
+                node("v1.33.1", "containerd://1.7.27", &[]),
+                Some(ToolkitPool::Containerd),
+                None,
+            ),
+            (
+                node("v1.33.1", "containerd://1.7.27", &cloud),
+                Some(ToolkitPool::Containerd),
+                None,
+            ),
+            (
+                node("v1.33.1+k3s1", "containerd://2.0.5-k3s1", &k3s),
+                Some(ToolkitPool::K3s),
+                None,
+            ),
+            (
+                node("v1.33.1+k3s1", "containerd://2.0.5-k3s1", &cloud),
+                Some(ToolkitPool::K3s),
+                Some("k3s"),
+            ),
+            (
+                node("v1.33.1+k3s1", "containerd://1.7.27", &k3s),
+                Some(ToolkitPool::Containerd),
+                Some("containerd"),
+            ),
+            (
+                node("v1.33.1+k3s1", "docker://27.1", &k3s),
+                Some(ToolkitPool::Docker),
+                Some("docker"),
+            ),
+            (
+                node(
+                    "v1.33.1+rke2r1",
+                    "containerd://2.0.5-k3s1",
+                    &[(INSTANCE_TYPE, "rke2")],
+                ),
+                Some(ToolkitPool::Rke2),
+                None,
+            ),
+            (
+                node("v1.33.1+k0s", "containerd://1.7.27", &[]),
+                Some(ToolkitPool::K0s),
+                Some("k0s"),
+            ),
+            (
+                node("v1.33.1", "containerd://1.6.36", &[(MICROK8S, "true")]),
+                Some(ToolkitPool::Microk8s),
+                None,
+            ),
+            (
+                node("v1.33.1-gke.100", "containerd://2.0", &[(GKE, "p")]),
+                Some(ToolkitPool::Gke),
+                None,
+            ),
+            (
+                node("v1.33.1", "cri-o://1.33.0", &[]),
+                Some(ToolkitPool::Crio),
+                Some("cri-o"),
+            ),
             (node("v1.33.1", "", &[]), None, None),
         ];
         for (node, pool, label) in cases {
             assert_eq!(ToolkitPool::of(&node), pool, "{node:?}");
-            assert_eq!(pool.and_then(|pool| pool.label_for(&node)).as_deref(), label, "{node:?}");
+            assert_eq!(
+                pool.and_then(|pool| pool.label_for(&node)).as_deref(),
+                label,
+                "{node:?}"
+            );
         }
     }
 
     /// Every node is taken by the DaemonSet of its own pool and by no other.
     #[test]
     fn each_node_is_selected_exactly_once() {
-        let kubelets = ["v1.33.1", "v1.33.1+k3s1", "v1.33.1+rke2r1", "v1.33.1+k0s", "v1.33.1-gke.1"];
-        let runtimes = ["containerd://2.0.5-k3s1", "containerd://1.7.27", "cri-o://1.33", "docker://27"];
-        let labels: [&[(&str, &str)]; 5] = [&[], &[(INSTANCE_TYPE, "k3s")], &[(INSTANCE_TYPE, "rke2")], &[(MICROK8S, "true")], &[(GKE, "p")]];
+        let kubelets = [
+            "v1.33.1",
+            "v1.33.1+k3s1",
+            "v1.33.1+rke2r1",
+            "v1.33.1+k0s",
+            "v1.33.1-gke.1",
+        ];
+        let runtimes = [
+            "containerd://2.0.5-k3s1",
+            "containerd://1.7.27",
+            "cri-o://1.33",
+            "docker://27",
+        ];
+        let labels: [&[(&str, &str)]; 5] = [
+            &[],
+            &[(INSTANCE_TYPE, "k3s")],
+            &[(INSTANCE_TYPE, "rke2")],
+            &[(MICROK8S, "true")],
+            &[(GKE, "p")],
+        ];
         for kubelet in kubelets {
             for runtime in runtimes {
                 for labels in labels {
@@ -237,7 +338,10 @@ mod tests {
                     if let Some(label) = pool.label_for(&node) {
                         node.labels.insert(TOOLKIT_POOL.to_owned(), label);
                     }
-                    let takers: Vec<ToolkitPool> = ToolkitPool::ALL.into_iter().filter(|pool| takes(*pool, &node)).collect();
+                    let takers: Vec<ToolkitPool> = ToolkitPool::ALL
+                        .into_iter()
+                        .filter(|pool| takes(*pool, &node))
+                        .collect();
                     assert_eq!(takers, [pool], "{kubelet} {runtime} {labels:?}");
                 }
             }
@@ -245,7 +349,10 @@ mod tests {
     }
 
     fn takes(pool: ToolkitPool, node: &NodeFacts) -> bool {
-        let natural = pool.natural().is_some_and(|natural| all_hold(&natural, node)) && node.label(TOOLKIT_POOL).is_none();
+        let natural = pool
+            .natural()
+            .is_some_and(|natural| all_hold(&natural, node))
+            && node.label(TOOLKIT_POOL).is_none();
         natural || node.label(TOOLKIT_POOL) == Some(pool.name())
     }
 }

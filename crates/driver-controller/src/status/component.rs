@@ -22,7 +22,11 @@ pub(super) fn status(
     upgrades: &Survey,
 ) -> ComponentStatus {
     let driver = &validated.policy.driver;
-    let rollout = verdicts.first().copied().flatten().map(|verdict| verdict.rollout);
+    let rollout = verdicts
+        .first()
+        .copied()
+        .flatten()
+        .map(|verdict| verdict.rollout);
     let (desired, ready) = rollout.map_or((0, 0), |rollout| (rollout.desired, rollout.ready));
     let summary = if !driver.operand.enabled {
         "disabled".to_owned()
@@ -37,7 +41,9 @@ pub(super) fn status(
         desired: enabled.then_some(desired),
         ready: enabled.then_some(ready),
         updated: enabled.then(|| updated(rolled)),
-        version: enabled.then(|| driver.version().to_owned()).filter(|version| !version.is_empty()),
+        version: enabled
+            .then(|| driver.version().to_owned())
+            .filter(|version| !version.is_empty()),
         operands: operands(rolled),
         exceptions: exceptions(rolled, verdicts, upgrades),
         upgrade: upgrades.progress(),
@@ -52,8 +58,15 @@ fn updated(rolled: &Rolled) -> i32 {
         .filter(|set| set.label(label::COMPONENT) == Some(DRIVER))
         .filter_map(|set| config_hash(set))
         .collect();
-    let pods = rolled.pods.get(DRIVER).map(Vec::as_slice).unwrap_or_default();
-    let count = pods.iter().filter(|pod| !pod.deleting && wanted.contains(pod.config_hash.as_str())).count();
+    let pods = rolled
+        .pods
+        .get(DRIVER)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let count = pods
+        .iter()
+        .filter(|pod| !pod.deleting && wanted.contains(pod.config_hash.as_str()))
+        .count();
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
@@ -65,7 +78,9 @@ fn operands(rolled: &Rolled) -> Vec<OperandStatus> {
             desired: rollout.desired,
             ready: rollout.ready,
             updated: rollout.updated,
-            version: image(set).map(|image| image.version().to_owned()).filter(|version| !version.is_empty()),
+            version: image(set)
+                .map(|image| image.version().to_owned())
+                .filter(|version| !version.is_empty()),
         })
     };
     rolled.sets.iter().filter_map(operand).collect()
@@ -77,18 +92,31 @@ fn exceptions(
     upgrades: &Survey,
 ) -> Vec<NodeExceptions> {
     let census = &rolled.census;
-    let nodes = census
-        .exceptions
+    let nodes = census.exceptions.iter().flat_map(|(node, list)| {
+        list.iter()
+            .map(|(reason, message)| (*reason, node.clone(), message.clone()))
+    });
+    let host = census
+        .host_driver
         .iter()
-        .flat_map(|(node, list)| list.iter().map(|(reason, message)| (*reason, node.clone(), message.clone())));
-    let host = census.host_driver.iter().map(|node| (Reason::NodesWithHostDriver, node.clone(), String::new()));
+        .map(|node| (Reason::NodesWithHostDriver, node.clone(), String::new()));
     let mut groups = NodeExceptions::group(nodes.chain(host));
     groups.extend(upgrades.exceptions());
-    for exception in verdicts.into_iter().flatten().flat_map(|verdict| &verdict.exceptions) {
+    for exception in verdicts
+        .into_iter()
+        .flatten()
+        .flat_map(|verdict| &verdict.exceptions)
+    {
         groups.push(NodeExceptions {
             reason: exception.reason.to_string(),
             count: i32::try_from(exception.count).unwrap_or(i32::MAX),
-            nodes: exception.nodes.iter().filter(|node| !node.is_empty()).take(NAMED).cloned().collect(),
+            nodes: exception
+                .nodes
+                .iter()
+                .filter(|node| !node.is_empty())
+                .take(NAMED)
+                .cloned()
+                .collect(),
             message: Some(exception.message.clone()),
         });
     }

@@ -11,8 +11,7 @@ use tessera_runtime::operands::{Verdict, name_nodes};
 use tessera_runtime::status::{Finding, finding, off_or_invalid};
 
 /// What to do when there is no driver image for a system.
-const NO_IMAGE: &str =
-    "; name a driver.version that is published for this operating system and kernel, or a driver.repository that has it";
+const NO_IMAGE: &str = "; name a driver.version that is published for this operating system and kernel, or a driver.repository that has it";
 
 /// DriverReady. An upgrade knows better than counts why driver pods are not ready.
 pub(super) fn driver(
@@ -24,20 +23,37 @@ pub(super) fn driver(
 ) -> Finding {
     let component = ComponentCondition::DriverReady;
     let policy = validated.policy;
-    if let Some(early) = early(component, validated, &policy.driver.operand, &validated.driver, failures.get(DRIVER)) {
+    if let Some(early) = early(
+        component,
+        validated,
+        &policy.driver.operand,
+        &validated.driver,
+        failures.get(DRIVER),
+    ) {
         return early;
     }
     let judged = counted(component, rolled, verdict, |verdict| {
-        let advice = if verdict.reason == Reason::ImagePullFailed { NO_IMAGE } else { "" };
+        let advice = if verdict.reason == Reason::ImagePullFailed {
+            NO_IMAGE
+        } else {
+            ""
+        };
         format!("{}{advice}", verdict.message)
     });
     let judged = judged.unwrap_or_else(|| without_driver(rolled));
     if let Some((reason, message)) = upgrade {
         // Nodes that keep an old driver because the policy says so are as they should be.
-        let ready = reason == Reason::DriverUpgradePending && judged.status == ConditionStatus::True;
+        let ready =
+            reason == Reason::DriverUpgradePending && judged.status == ConditionStatus::True;
         return finding(component, ready, reason, message);
     }
-    first_wrong(judged, [uncovered(component, rolled), exception(component, rolled, Reason::UnknownOperatingSystem)])
+    first_wrong(
+        judged,
+        [
+            uncovered(component, rolled),
+            exception(component, rolled, Reason::UnknownOperatingSystem),
+        ],
+    )
 }
 
 /// ToolkitReady.
@@ -49,13 +65,34 @@ pub(super) fn toolkit(
 ) -> Finding {
     let component = ComponentCondition::ToolkitReady;
     let operand = &validated.policy.toolkit.operand;
-    if let Some(early) = early(component, validated, operand, &validated.toolkit, failures.get(TOOLKIT)) {
+    if let Some(early) = early(
+        component,
+        validated,
+        operand,
+        &validated.toolkit,
+        failures.get(TOOLKIT),
+    ) {
         return early;
     }
-    let judged = counted(component, rolled, verdict, |verdict| verdict.message.clone())
-        .unwrap_or_else(|| finding(component, true, Reason::Ready, "no node asks for the toolkit"));
+    let judged = counted(component, rolled, verdict, |verdict| {
+        verdict.message.clone()
+    })
+    .unwrap_or_else(|| {
+        finding(
+            component,
+            true,
+            Reason::Ready,
+            "no node asks for the toolkit",
+        )
+    });
     let unsupported = exception(component, rolled, Reason::UnsupportedRuntime);
-    first_wrong(judged, [unsupported, uncovered_without(component, rolled, validated.policy.driver.operand.enabled)])
+    first_wrong(
+        judged,
+        [
+            unsupported,
+            uncovered_without(component, rolled, validated.policy.driver.operand.enabled),
+        ],
+    )
 }
 
 /// ValidatorReady. A check that keeps failing has a reason of its own.
@@ -67,11 +104,26 @@ pub(super) fn validator(
 ) -> Finding {
     let component = ComponentCondition::ValidatorReady;
     let operand = &validated.policy.validator.operand;
-    if let Some(early) = early(component, validated, operand, &validated.validator, failures.get(VALIDATOR)) {
+    if let Some(early) = early(
+        component,
+        validated,
+        operand,
+        &validated.validator,
+        failures.get(VALIDATOR),
+    ) {
         return early;
     }
-    let mut judged = counted(component, rolled, verdict, |verdict| verdict.message.clone())
-        .unwrap_or_else(|| finding(component, false, Reason::RollingOut, "the validator is being created"));
+    let mut judged = counted(component, rolled, verdict, |verdict| {
+        verdict.message.clone()
+    })
+    .unwrap_or_else(|| {
+        finding(
+            component,
+            false,
+            Reason::RollingOut,
+            "the validator is being created",
+        )
+    });
     if judged.reason == Reason::CrashLooping {
         judged.reason = Reason::ValidationFailed;
         judged.message.push_str("; the log of that container says what fails: kubectl logs -l app=nvidia-operator-validator -c <container>");
@@ -91,9 +143,21 @@ fn early<T>(
         return Some(found);
     }
     if let Part::Unusable { reason, message } = part {
-        return Some(finding(component, false, *reason, format!("{message}; what ran before keeps running")));
+        return Some(finding(
+            component,
+            false,
+            *reason,
+            format!("{message}; what ran before keeps running"),
+        ));
     }
-    failure.map(|(reason, message)| finding(component, false, *reason, format!("{message}; it is tried again")))
+    failure.map(|(reason, message)| {
+        finding(
+            component,
+            false,
+            *reason,
+            format!("{message}; it is tried again"),
+        )
+    })
 }
 
 /// What the counts say; `None` without a DaemonSet although there are GPU nodes.
@@ -111,7 +175,12 @@ fn counted(
     // There are GPU nodes, only none that this DaemonSet counts: not labelled yet, switched off, or tainted.
     let labelled_soon = verdict.reason == Reason::NoGPUNodes && rolled.census.exceptions.is_empty();
     if labelled_soon {
-        return Some(finding(component, false, Reason::RollingOut, format!("{} yet", verdict.message)));
+        return Some(finding(
+            component,
+            false,
+            Reason::RollingOut,
+            format!("{} yet", verdict.message),
+        ));
     }
     let reason = if verdict.reason == Reason::NoGPUNodes {
         Reason::Ready
@@ -131,8 +200,14 @@ fn only_starting(component: ComponentCondition, rolled: &Rolled) -> bool {
         (ComponentCondition::ToolkitReady, TOOLKIT),
         (ComponentCondition::ValidatorReady, VALIDATOR),
     ];
-    let label = of.into_iter().find(|(condition, _)| *condition == component).map(|(_, label)| label);
-    let mut pods = label.and_then(|label| rolled.pods.get(label)).into_iter().flatten();
+    let label = of
+        .into_iter()
+        .find(|(condition, _)| *condition == component)
+        .map(|(_, label)| label);
+    let mut pods = label
+        .and_then(|label| rolled.pods.get(label))
+        .into_iter()
+        .flatten();
     pods.all(|pod| match &pod.trouble {
         None => true,
         Some(trouble) => pod.restarts == 0 && trouble.kind > TroubleKind::Unschedulable,
@@ -144,10 +219,16 @@ fn without_driver(rolled: &Rolled) -> Finding {
     let component = ComponentCondition::DriverReady;
     let (host, nodes) = (rolled.census.host_driver.len(), rolled.census.gpu_nodes);
     if host > 0 {
-        let message = format!("{host} of {nodes} GPU nodes bring their own driver; no other node wants one");
+        let message =
+            format!("{host} of {nodes} GPU nodes bring their own driver; no other node wants one");
         return finding(component, true, Reason::NodesWithHostDriver, message);
     }
-    finding(component, true, Reason::Ready, format!("none of {nodes} GPU nodes wants a driver from here"))
+    finding(
+        component,
+        true,
+        Reason::Ready,
+        format!("none of {nodes} GPU nodes wants a driver from here"),
+    )
 }
 
 /// Nodes that no operand reaches because of a taint.
@@ -156,7 +237,11 @@ fn uncovered(component: ComponentCondition, rolled: &Rolled) -> Option<Finding> 
 }
 
 /// The same, told once: by the first component that is on.
-fn uncovered_without(component: ComponentCondition, rolled: &Rolled, told: bool) -> Option<Finding> {
+fn uncovered_without(
+    component: ComponentCondition,
+    rolled: &Rolled,
+    told: bool,
+) -> Option<Finding> {
     uncovered(component, rolled).filter(|_| !told)
 }
 
@@ -164,7 +249,11 @@ fn exception(component: ComponentCondition, rolled: &Rolled, reason: Reason) -> 
     let (nodes, message) = rolled.census.with(reason);
     let text = message?;
     let all = rolled.census.gpu_nodes;
-    let message = format!("{} of {all} GPU nodes not covered: on {}: {text}", nodes.len(), name_nodes(&nodes, nodes.len()));
+    let message = format!(
+        "{} of {all} GPU nodes not covered: on {}: {text}",
+        nodes.len(),
+        name_nodes(&nodes, nodes.len())
+    );
     Some(finding(component, false, reason, message))
 }
 

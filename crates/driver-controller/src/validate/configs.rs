@@ -29,7 +29,10 @@ impl ConfigFacts {
         let binary = map.binary_data.iter().flat_map(BTreeMap::keys);
         let mut keys: Vec<String> = text.chain(binary).cloned().collect();
         keys.sort();
-        Self { keys, hash: hash_of(&(&map.data, &map.binary_data)) }
+        Self {
+            keys,
+            hash: hash_of(&(&map.data, &map.binary_data)),
+        }
     }
 }
 
@@ -61,16 +64,28 @@ impl Configs<'_> {
     }
 
     /// The ConfigMap at `path`, if one is named.
-    pub(crate) fn mounted(&self, path: &str, name: Option<&String>) -> Result<Option<MountedConfig>, (Reason, String)> {
+    pub(crate) fn mounted(
+        &self,
+        path: &str,
+        name: Option<&String>,
+    ) -> Result<Option<MountedConfig>, (Reason, String)> {
         let found = name.map(|name| {
             let facts = self.get(path, name)?.clone();
-            Ok(MountedConfig { name: name.clone(), facts })
+            Ok(MountedConfig {
+                name: name.clone(),
+                facts,
+            })
         });
         found.transpose()
     }
 
     /// The content hash of the ConfigMap at `path`, which must have `key`.
-    pub(crate) fn with_key(&self, path: &str, name: &str, key: &str) -> Result<String, (Reason, String)> {
+    pub(crate) fn with_key(
+        &self,
+        path: &str,
+        name: &str,
+        key: &str,
+    ) -> Result<String, (Reason, String)> {
         let facts = self.get(path, name)?;
         if facts.keys.iter().any(|known| known == key) {
             return Ok(facts.hash.clone());
@@ -88,7 +103,10 @@ impl Configs<'_> {
 /// `CertConfigPathMap`, and the distributions that descend from those).
 pub(crate) fn package_paths(os_id: &str) -> Option<(&'static str, &'static str)> {
     match os_id {
-        "ubuntu" | "debian" => Some(("/etc/apt/sources.list.d", "/usr/local/share/ca-certificates")),
+        "ubuntu" | "debian" => Some((
+            "/etc/apt/sources.list.d",
+            "/usr/local/share/ca-certificates",
+        )),
         "rhel" | "rhcos" | "centos" | "rocky" | "ol" | "almalinux" | "fedora" | "amzn" => {
             Some(("/etc/yum.repos.d", "/etc/pki/ca-trust/extracted/pem"))
         }

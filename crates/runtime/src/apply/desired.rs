@@ -43,7 +43,10 @@ impl Desired {
     }
 
     /// Wants `object`. Its status is ignored.
-    pub fn add<K: Resource<DynamicType = ()> + Serialize>(&mut self, object: &K) -> Result<(), SerializeError> {
+    pub fn add<K: Resource<DynamicType = ()> + Serialize>(
+        &mut self,
+        object: &K,
+    ) -> Result<(), SerializeError> {
         let resource = ApiResource::erase::<K>(&());
         let meta = object.meta();
         let key = ObjectKey {
@@ -67,7 +70,11 @@ impl Desired {
             map.remove("status");
         }
         drop_nulls(&mut value);
-        self.objects.push(DesiredObject { resource, key, value });
+        self.objects.push(DesiredObject {
+            resource,
+            key,
+            value,
+        });
     }
 
     /// Leaves whatever exists of `component` (label `app.kubernetes.io/component`) as it is: neither changed nor
@@ -87,36 +94,58 @@ impl Desired {
     }
 
     /// Puts owners, ownership labels and the content hash on every object. Called by the engine.
-    pub(super) fn stamp(&mut self, controller: &str, owners: &[OwnerReference], labels: &BTreeMap<String, String>) {
+    pub(super) fn stamp(
+        &mut self,
+        controller: &str,
+        owners: &[OwnerReference],
+        labels: &BTreeMap<String, String>,
+    ) {
         let owners = serde_json::to_value(owners).unwrap_or_default();
         for object in &mut self.objects {
-            let Some(meta) = object.value.get_mut("metadata").and_then(Value::as_object_mut) else { continue };
+            let Some(meta) = object
+                .value
+                .get_mut("metadata")
+                .and_then(Value::as_object_mut)
+            else {
+                continue;
+            };
             if owners.as_array().is_some_and(|list| !list.is_empty()) {
                 meta.insert("ownerReferences".to_owned(), owners.clone());
             }
-            let all = entry(meta, "labels");
-            all.insert(names::label::MANAGED_BY.to_owned(), json!(controller));
-            all.insert(names::label::PART_OF.to_owned(), json!(names::label::PART_OF_TESSERA));
-            for (key, value) in labels {
-                all.insert(key.clone(), json!(value));
+            let ours = [
+                (names::label::MANAGED_BY, controller),
+                (names::label::PART_OF, names::label::PART_OF_TESSERA),
+            ];
+            let given = labels
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.as_str()));
+            for (key, value) in ours.into_iter().chain(given) {
+                set(meta, "labels", key, json!(value));
             }
             let hash = super::content_hash(&object.value);
-            if let Some(meta) = object.value.get_mut("metadata").and_then(Value::as_object_mut) {
-                entry(meta, "annotations").insert(names::annotation::APPLIED_HASH.to_owned(), json!(hash));
+            let meta = object
+                .value
+                .get_mut("metadata")
+                .and_then(Value::as_object_mut);
+            if let Some(meta) = meta {
+                set(
+                    meta,
+                    "annotations",
+                    names::annotation::APPLIED_HASH,
+                    json!(hash),
+                );
             }
         }
     }
 }
 
-fn entry<'a>(meta: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
-    let value = meta.entry(name).or_insert_with(|| Value::Object(Map::new()));
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    match value {
-        Value::Object(map) => map,
-        // Made an object just above.
-        _ => unreachable!(),
+/// Sets one entry of the map `name` in the metadata.
+fn set(meta: &mut Map<String, Value>, name: &str, key: &str, value: Value) {
+    let map = meta.entry(name).or_insert_with(|| json!({}));
+    if let Value::Object(map) = map {
+        map.insert(key.to_owned(), value);
+    } else {
+        *map = json!({key: value});
     }
 }
 

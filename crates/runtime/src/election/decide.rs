@@ -44,7 +44,10 @@ pub fn decide(observed: Option<&Observed>, me: &str, now: Instant) -> Decision {
     let Some(lease) = observed else {
         return Decision::Create;
     };
-    let take = |transitions| Decision::Take { version: lease.version.clone(), transitions };
+    let take = |transitions| Decision::Take {
+        version: lease.version.clone(),
+        transitions,
+    };
     if lease.holder == me {
         return take(lease.transitions);
     }
@@ -72,19 +75,33 @@ mod tests {
     #[test]
     fn table() {
         let seen = Instant::now();
-        let take = |transitions| Decision::Take { version: "7".to_owned(), transitions };
+        let take = |transitions| Decision::Take {
+            version: "7".to_owned(),
+            transitions,
+        };
         let second = Duration::from_secs(1);
         let cases = [
             ("no lease", None, 0, Decision::Create),
             ("released", Some(""), 0, take(4)),
-            ("another leads", Some("b"), 14, Decision::Wait { until: seen + second * 15 }),
+            (
+                "another leads",
+                Some("b"),
+                14,
+                Decision::Wait {
+                    until: seen + second * 15,
+                },
+            ),
             ("another has expired", Some("b"), 15, take(4)),
             ("ours from before a restart", Some("me"), 0, take(3)),
             ("ours, long ago", Some("me"), 99, take(3)),
         ];
         for (name, holder, age, want) in cases {
             let observed = holder.map(|holder| lease(holder, seen));
-            assert_eq!(decide(observed.as_ref(), "me", seen + second * age), want, "{name}");
+            assert_eq!(
+                decide(observed.as_ref(), "me", seen + second * age),
+                want,
+                "{name}"
+            );
         }
     }
 }

@@ -13,21 +13,46 @@ pub(super) fn process_text() -> String {
     // starttime 22 (proc_pid_stat(5)); the first after the parenthesis is field 3.
     let fields: Vec<f64> = stat
         .rsplit_once(')')
-        .map(|(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect())
+        .map(|(_, rest)| {
+            rest.split_whitespace()
+                .map(|field| field.parse().unwrap_or(0.0))
+                .collect()
+        })
         .unwrap_or_default();
     let field = |number: usize| fields.get(number - 3).copied();
     if let (Some(user), Some(system)) = (field(14), field(15)) {
-        gauge(&mut text, "process_cpu_seconds_total", "counter", (user + system) / TICKS);
+        gauge(
+            &mut text,
+            "process_cpu_seconds_total",
+            "counter",
+            (user + system) / TICKS,
+        );
     }
     if let (Some(started), Some(boot)) = (field(22), boot_time()) {
-        gauge(&mut text, "process_start_time_seconds", "gauge", boot + started / TICKS);
+        gauge(
+            &mut text,
+            "process_start_time_seconds",
+            "gauge",
+            boot + started / TICKS,
+        );
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = |name: &str| -> Option<f64> {
-        status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
     };
     if let Some(resident) = kib("VmRSS:") {
-        gauge(&mut text, "process_resident_memory_bytes", "gauge", resident * 1024.0);
+        gauge(
+            &mut text,
+            "process_resident_memory_bytes",
+            "gauge",
+            resident * 1024.0,
+        );
     }
     if let Some(threads) = kib("Threads:") {
         gauge(&mut text, "process_threads", "gauge", threads);
@@ -41,7 +66,11 @@ pub(super) fn process_text() -> String {
 
 fn boot_time() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+    stat.lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn gauge(text: &mut String, name: &str, kind: &str, value: f64) {

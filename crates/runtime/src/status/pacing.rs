@@ -12,7 +12,11 @@ const GATHER: Duration = Duration::from_millis(300);
 /// Shortest time between two writes.
 const SPACING: Duration = Duration::from_millis(500);
 /// How long mere counts wait: after the first, second and each later such write.
-const LAZY: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(60), Duration::from_secs(300)];
+const LAZY: [Duration; 3] = [
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+    Duration::from_secs(300),
+];
 /// How long mere counts must have been different: while they move, each would be old when it is written.
 const STILL: Duration = Duration::from_secs(15);
 /// How long something that was ready may be on its way back to ready before that is news.
@@ -52,7 +56,12 @@ impl Pacing {
     /// is no flapping, whatever came before.
     pub fn about(&mut self, policy: u64) {
         if self.policy != policy {
-            *self = Self { policy, burst: 0, lazy_writes: 0, ..*self };
+            *self = Self {
+                policy,
+                burst: 0,
+                lazy_writes: 0,
+                ..*self
+            };
         }
     }
 
@@ -69,7 +78,10 @@ impl Pacing {
             return Some(now);
         };
         let flapping = self.spent(now) >= BURST;
-        let lazy = LAZY.get(self.lazy_writes.min(LAZY.len() - 1)).copied().unwrap_or(SPACING);
+        let lazy = LAZY
+            .get(self.lazy_writes.min(LAZY.len() - 1))
+            .copied()
+            .unwrap_or(SPACING);
         Some(match difference {
             Difference::None | Difference::Detail => (first + STILL).max(last + lazy),
             Difference::Settling => (first + SETTLING).max(last + SPACING),
@@ -97,7 +109,9 @@ impl Pacing {
 
     /// How much of the burst is used up at `now`.
     fn spent(&self, now: Instant) -> u32 {
-        let quiet = self.last_write.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let quiet = self
+            .last_write
+            .map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let refilled = u32::try_from(quiet.as_secs() / REFILL.as_secs()).unwrap_or(u32::MAX);
         self.burst.saturating_sub(refilled)
     }
@@ -110,7 +124,8 @@ mod tests {
     /// Runs a series of (time, difference) as a reconciler would, waking when told, and counts the writes.
     fn writes(changes: &[(u64, Difference)], until_ms: u64) -> Vec<u64> {
         let start = Instant::now();
-        let (mut pacing, mut current, mut written) = (Pacing::default(), Difference::None, Vec::new());
+        let (mut pacing, mut current, mut written) =
+            (Pacing::default(), Difference::None, Vec::new());
         for ms in 0..=until_ms {
             let now = start + Duration::from_millis(ms);
             if let Some((_, difference)) = changes.iter().find(|(at, _)| *at == ms) {
@@ -129,10 +144,19 @@ mod tests {
 
     #[test]
     fn what_comes_back_by_itself_is_no_news() {
-        assert_eq!(writes(&[(0, Matters), (5000, Settling), (9000, Same)], 60_000), [0]);
-        assert_eq!(writes(&[(0, Matters), (5000, Settling)], 60_000), [0, 25_000]);
+        assert_eq!(
+            writes(&[(0, Matters), (5000, Settling), (9000, Same)], 60_000),
+            [0]
+        );
+        assert_eq!(
+            writes(&[(0, Matters), (5000, Settling)], 60_000),
+            [0, 25_000]
+        );
         // A real trouble in between is told at once.
-        assert_eq!(writes(&[(0, Matters), (5000, Settling), (6000, Matters)], 60_000), [0, 6300]);
+        assert_eq!(
+            writes(&[(0, Matters), (5000, Settling), (6000, Matters)], 60_000),
+            [0, 6300]
+        );
     }
 
     #[test]
@@ -142,13 +166,25 @@ mod tests {
 
     #[test]
     fn troubles_that_come_together_are_written_together() {
-        assert_eq!(writes(&[(0, Matters), (5000, Matters), (5100, Matters), (5250, Matters)], 7000), [0, 5300]);
+        assert_eq!(
+            writes(
+                &[
+                    (0, Matters),
+                    (5000, Matters),
+                    (5100, Matters),
+                    (5250, Matters)
+                ],
+                7000
+            ),
+            [0, 5300]
+        );
     }
 
     #[test]
     fn a_minute_of_counting_costs_two_writes() {
-        let counts: Vec<(u64, Difference)> =
-            std::iter::once((0, Matters)).chain((1..600).map(|n| (n * 100, Detail))).collect();
+        let counts: Vec<(u64, Difference)> = std::iter::once((0, Matters))
+            .chain((1..600).map(|n| (n * 100, Detail)))
+            .collect();
         assert_eq!(writes(&counts, 60_000).len(), 2);
     }
 
@@ -167,7 +203,9 @@ mod tests {
                 };
                 // Looked at again half a second later, when the short pauses are over.
                 for now in [now, now + Duration::from_millis(500)] {
-                    if stored_well != is_well && pacing.due(difference, now).is_some_and(|at| at <= now) {
+                    if stored_well != is_well
+                        && pacing.due(difference, now).is_some_and(|at| at <= now)
+                    {
                         pacing.wrote(difference, now);
                         (stored_well, writes) = (is_well, writes + 1);
                     }

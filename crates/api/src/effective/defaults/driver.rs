@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::{Builder, env, name, text};
 use crate::{
     effective::{
-        Component, Drain, Driver, DriverManager, DriverSidecar, Licensing, PodDeletion, ProbeTimes, Rdma,
-        UpgradePolicy,
+        Component, Drain, Driver, DriverManager, DriverSidecar, Licensing, PodDeletion, ProbeTimes,
+        Rdma, UpgradePolicy,
     },
     image::{ImageKind, resolve_image},
     policy::{
@@ -38,7 +38,12 @@ impl Builder<'_> {
         let section = spec.driver.as_ref();
         let precompiled = section.and_then(|s| s.use_precompiled).unwrap_or(false);
         let gds = self.sidecar("gds", spec.gds.as_ref(), ImageKind::Gds, precompiled);
-        let gdrcopy = self.sidecar("gdrcopy", spec.gdrcopy.as_ref(), ImageKind::GdrCopy, precompiled);
+        let gdrcopy = self.sidecar(
+            "gdrcopy",
+            spec.gdrcopy.as_ref(),
+            ImageKind::GdrCopy,
+            precompiled,
+        );
         let operand = self.operand(
             Component::Driver,
             "driver",
@@ -160,10 +165,17 @@ impl Builder<'_> {
             self.problem(Component::Driver, &format!("{path}.enabled"), message);
         }
         let default = self.images.get(image);
-        let (repository, name, version) =
-            (section.repository.as_deref(), section.image.as_deref(), section.version.as_deref());
+        let (repository, name, version) = (
+            section.repository.as_deref(),
+            section.image.as_deref(),
+            section.version.as_deref(),
+        );
         let image = resolve_image(repository, name, version, &default).unwrap_or_else(|error| {
-            self.problem(Component::Driver, &format!("{path}.image"), error.to_string());
+            self.problem(
+                Component::Driver,
+                &format!("{path}.image"),
+                error.to_string(),
+            );
             default
         });
         Some(DriverSidecar {

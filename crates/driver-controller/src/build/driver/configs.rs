@@ -1,7 +1,9 @@
 //! Files that a driver container gets from ConfigMaps, Secrets and the host.
 
 use crate::pools::DriverPool;
-use crate::validate::{DriverPlan, LICENCE_FILE, MountedConfig, TOKEN_FILE, TOPOLOGY_FILE, package_paths};
+use crate::validate::{
+    DriverPlan, LICENCE_FILE, MountedConfig, TOKEN_FILE, TOPOLOGY_FILE, package_paths,
+};
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 use tessera_api::EffectivePolicy;
 use tessera_api::effective::Licensing;
@@ -24,13 +26,31 @@ pub(super) fn mount(
         licensing(licence, main, volumes);
     }
     if let Some(name) = &driver.virtual_topology {
-        volumes.push(config_map("topology-config", name, &[(TOPOLOGY_FILE, TOPOLOGY_FILE)], None));
-        add(main, mount_file("topology-config", "/etc/nvidia/nvidia-topologyd.conf", TOPOLOGY_FILE));
+        volumes.push(config_map(
+            "topology-config",
+            name,
+            &[(TOPOLOGY_FILE, TOPOLOGY_FILE)],
+            None,
+        ));
+        add(
+            main,
+            mount_file(
+                "topology-config",
+                "/etc/nvidia/nvidia-topologyd.conf",
+                TOPOLOGY_FILE,
+            ),
+        );
     }
     if let Some(modules) = &plan.modules {
         files("kernel-module-config", modules, DRIVERS_DIR, main, volumes);
         if let Some(peermem) = peermem.as_mut() {
-            files("kernel-module-config", modules, DRIVERS_DIR, peermem, &mut Vec::new());
+            files(
+                "kernel-module-config",
+                modules,
+                DRIVERS_DIR,
+                peermem,
+                &mut Vec::new(),
+            );
         }
     }
     packages(plan, pool, main, volumes);
@@ -40,8 +60,15 @@ pub(super) fn mount(
 }
 
 /// Where packages come from: for every container that installs some.
-pub(super) fn packages(plan: &DriverPlan, pool: &DriverPool, container: &mut Container, volumes: &mut Vec<Volume>) {
-    let Some((sources, certificates)) = package_paths(&pool.os.id) else { return };
+pub(super) fn packages(
+    plan: &DriverPlan,
+    pool: &DriverPool,
+    container: &mut Container,
+    volumes: &mut Vec<Volume>,
+) {
+    let Some((sources, certificates)) = package_paths(&pool.os.id) else {
+        return;
+    };
     if let Some(repo) = &plan.repo {
         files("repo-config", repo, sources, container, volumes);
     }
@@ -51,10 +78,19 @@ pub(super) fn packages(plan: &DriverPlan, pool: &DriverPool, container: &mut Con
 }
 
 /// Each key as a file of its own, so that the directory keeps its other files.
-fn files(volume: &str, config: &MountedConfig, directory: &str, container: &mut Container, volumes: &mut Vec<Volume>) {
+fn files(
+    volume: &str,
+    config: &MountedConfig,
+    directory: &str,
+    container: &mut Container,
+    volumes: &mut Vec<Volume>,
+) {
     volumes.push(config_map(volume, &config.name, &[], None));
     for key in &config.facts.keys {
-        add(container, mount_file(volume, &format!("{directory}/{key}"), key));
+        add(
+            container,
+            mount_file(volume, &format!("{directory}/{key}"), key),
+        );
     }
 }
 
@@ -69,7 +105,14 @@ fn licensing(licence: &Licensing, main: &mut Container, volumes: &mut Vec<Volume
         (None, None) => return,
     };
     volumes.push(volume);
-    add(main, mount_file("licensing-config", &format!("{DRIVERS_DIR}/{LICENCE_FILE}"), LICENCE_FILE));
+    add(
+        main,
+        mount_file(
+            "licensing-config",
+            &format!("{DRIVERS_DIR}/{LICENCE_FILE}"),
+            LICENCE_FILE,
+        ),
+    );
     if licence.nls_enabled {
         let token = format!("{DRIVERS_DIR}/ClientConfigToken/{TOKEN_FILE}");
         add(main, mount_file("licensing-config", &token, TOKEN_FILE));
@@ -80,12 +123,24 @@ fn licensing(licence: &Licensing, main: &mut Container, volumes: &mut Vec<Volume
 fn subscription(pool: &DriverPool, main: &mut Container, volumes: &mut Vec<Volume>) {
     let paths: &[(&str, &str, &str)] = match pool.os.id.as_str() {
         "rhel" => &[
-            ("/etc/pki/entitlement", "/run/secrets/etc-pki-entitlement", "Directory"),
-            ("/etc/yum.repos.d/redhat.repo", "/run/secrets/redhat.repo", "File"),
+            (
+                "/etc/pki/entitlement",
+                "/run/secrets/etc-pki-entitlement",
+                "Directory",
+            ),
+            (
+                "/etc/yum.repos.d/redhat.repo",
+                "/run/secrets/redhat.repo",
+                "File",
+            ),
             ("/etc/rhsm", "/run/secrets/rhsm", "Directory"),
         ],
         "sles" | "sl-micro" => &[
-            ("/etc/zypp/credentials.d", "/etc/zypp/credentials.d", "Directory"),
+            (
+                "/etc/zypp/credentials.d",
+                "/etc/zypp/credentials.d",
+                "Directory",
+            ),
             ("/etc/SUSEConnect", "/etc/SUSEConnect", "FileOrCreate"),
         ],
         _ => &[],
@@ -98,5 +153,8 @@ fn subscription(pool: &DriverPool, main: &mut Container, volumes: &mut Vec<Volum
 }
 
 fn add(container: &mut Container, mount: VolumeMount) {
-    container.volume_mounts.get_or_insert_with(Vec::new).push(mount);
+    container
+        .volume_mounts
+        .get_or_insert_with(Vec::new)
+        .push(mount);
 }

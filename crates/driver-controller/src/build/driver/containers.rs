@@ -1,17 +1,18 @@
 //! Containers of a driver pod.
 
 use super::super::{config_map, selinux};
+use crate::pools::DriverPool;
 use k8s_openapi::api::core::v1::{
     Container, EnvFromSource, ExecAction, Lifecycle, LifecycleHandler, Probe, SecretEnvSource,
 };
 use tessera_api::EffectivePolicy;
-use crate::pools::DriverPool;
 use tessera_api::effective::{DriverSidecar, ProbeTimes};
 use tessera_api::image::driver_image;
 use tessera_api::names::VALIDATIONS_DIR;
 use tessera_api::policy::KernelModuleType;
 use tessera_runtime::template::{
-    container, env, env_field, main_container, merge_env, mount, mount_file, mount_propagated, mount_ro,
+    container, env, env_field, main_container, merge_env, mount, mount_file, mount_propagated,
+    mount_ro,
 };
 
 /// The main container.
@@ -40,7 +41,11 @@ pub(super) fn manager(policy: &EffectivePolicy) -> Container {
         env("DRAIN_TIMEOUT_SECONDS", "0s"),
         env("DRAIN_DELETE_EMPTYDIR_DATA", "false"),
     ];
-    let mut made = container("k8s-driver-manager", &manager.image.to_string(), manager.image_pull_policy.as_str());
+    let mut made = container(
+        "k8s-driver-manager",
+        &manager.image.to_string(),
+        manager.image_pull_policy.as_str(),
+    );
     made.command = Some(vec!["driver-manager".to_owned()]);
     made.args = Some(vec!["uninstall_driver".to_owned()]);
     made.env = merge_env(ours.into_iter().chain(rdma(policy)).collect(), &manager.env);
@@ -70,7 +75,12 @@ pub(super) fn driver(policy: &EffectivePolicy, image: &str) -> Container {
     }
     // What the validator must find, told by the startup probe's file.
     ours.extend(driver.gds.as_ref().map(|_| env("GDS_ENABLED", "true")));
-    ours.extend(driver.gdrcopy.as_ref().map(|_| env("GDRCOPY_ENABLED", "true")));
+    ours.extend(
+        driver
+            .gdrcopy
+            .as_ref()
+            .map(|_| env("GDRCOPY_ENABLED", "true")),
+    );
     ours.extend(rdma(policy));
     let mut made = selinux(main_container(MAIN, &driver.operand));
     made.image = Some(image.to_owned());
@@ -78,8 +88,14 @@ pub(super) fn driver(policy: &EffectivePolicy, image: &str) -> Container {
     made.args = made.args.or_else(|| Some(vec!["init".to_owned()]));
     made.env = merge_env(ours, &driver.operand.env);
     made.env_from = driver.secret_env.as_ref().map(|name| {
-        let secret = SecretEnvSource { name: name.clone(), optional: None };
-        vec![EnvFromSource { secret_ref: Some(secret), ..EnvFromSource::default() }]
+        let secret = SecretEnvSource {
+            name: name.clone(),
+            optional: None,
+        };
+        vec![EnvFromSource {
+            secret_ref: Some(secret),
+            ..EnvFromSource::default()
+        }]
     });
     made.volume_mounts = Some(vec![
         mount_propagated("run-nvidia", "/run/nvidia", BOTH_WAYS),
@@ -88,15 +104,31 @@ pub(super) fn driver(policy: &EffectivePolicy, image: &str) -> Container {
         mount("var-log", "/var/log"),
         mount("dev-log", "/dev/log"),
         mount_ro("host-os-release", "/host-etc/os-release"),
-        mount_propagated("mlnx-ofed-usr-src", "/run/mellanox/drivers/usr/src", FROM_HOST),
+        mount_propagated(
+            "mlnx-ofed-usr-src",
+            "/run/mellanox/drivers/usr/src",
+            FROM_HOST,
+        ),
         mount_propagated("run-mellanox-drivers", "/run/mellanox/drivers", FROM_HOST),
-        mount("sysfs-memory-online", "/sys/devices/system/memory/auto_online_blocks"),
-        mount("firmware-search-path", "/sys/module/firmware_class/parameters/path"),
+        mount(
+            "sysfs-memory-online",
+            "/sys/devices/system/memory/auto_online_blocks",
+        ),
+        mount(
+            "firmware-search-path",
+            "/sys/module/firmware_class/parameters/path",
+        ),
         mount("nv-firmware", "/lib/firmware"),
         mount_file(PROBE_VOLUME, PROBE_PATH, config_map::SCRIPT),
     ]);
     made.startup_probe = Some(probe(exec(&["sh", PROBE_PATH]), driver.startup_probe));
-    let alive = || exec(&["sh", "-c", "test -e /sys/module/nvidia/refcnt && nvidia-smi > /dev/null"]);
+    let alive = || {
+        exec(&[
+            "sh",
+            "-c",
+            "test -e /sys/module/nvidia/refcnt && nvidia-smi > /dev/null",
+        ])
+    };
     made.liveness_probe = driver.liveness_probe.map(|times| probe(alive(), times));
     made.readiness_probe = driver.readiness_probe.map(|times| probe(alive(), times));
     let not_ready = format!("rm -f {VALIDATIONS_DIR}/.driver-ctr-ready");
@@ -113,7 +145,11 @@ pub(super) fn driver(policy: &EffectivePolicy, image: &str) -> Container {
 /// Loads nvidia-peermem whenever the RDMA driver was replaced.
 pub(super) fn peermem(policy: &EffectivePolicy, image: &str) -> Container {
     let driver = &policy.driver;
-    let mut made = selinux(container("nvidia-peermem-ctr", image, driver.operand.image_pull_policy.as_str()));
+    let mut made = selinux(container(
+        "nvidia-peermem-ctr",
+        image,
+        driver.operand.image_pull_policy.as_str(),
+    ));
     made.command = Some(vec!["nvidia-driver".to_owned()]);
     made.args = Some(vec!["reload_nvidia_peermem".to_owned()]);
     made.env = merge_env(rdma(policy), &driver.operand.env);
@@ -141,11 +177,29 @@ pub(super) fn peermem(policy: &EffectivePolicy, image: &str) -> Container {
 pub(super) fn sidecars(policy: &EffectivePolicy, pool: &DriverPool) -> Vec<Container> {
     let driver = &policy.driver;
     let kinds = [
-        (&driver.gds, "nvidia-fs-ctr", "nvidia-gds-driver", "nvidia_fs"),
-        (&driver.gdrcopy, "nvidia-gdrcopy-ctr", "nvidia-gdrcopy-driver", "gdrdrv"),
+        (
+            &driver.gds,
+            "nvidia-fs-ctr",
+            "nvidia-gds-driver",
+            "nvidia_fs",
+        ),
+        (
+            &driver.gdrcopy,
+            "nvidia-gdrcopy-ctr",
+            "nvidia-gdrcopy-driver",
+            "gdrdrv",
+        ),
     ];
-    let wanted = kinds.into_iter().filter_map(|(sidecar, name, program, module)| Some((sidecar.as_ref()?, name, program, module)));
-    wanted.map(|(sidecar, name, program, module)| self::sidecar(policy, pool, sidecar, (name, program, module))).collect()
+    let wanted = kinds
+        .into_iter()
+        .filter_map(|(sidecar, name, program, module)| {
+            Some((sidecar.as_ref()?, name, program, module))
+        });
+    wanted
+        .map(|(sidecar, name, program, module)| {
+            self::sidecar(policy, pool, sidecar, (name, program, module))
+        })
+        .collect()
 }
 
 fn sidecar(
@@ -160,7 +214,11 @@ fn sidecar(
         "until [ -d /run/nvidia/driver/usr/src ] && grep -q '^nvidia ' /proc/modules; do echo waiting for the driver; sleep 10; done; exec {program} install"
     );
     made.command = Some(vec!["bash".to_owned(), "-c".to_owned()]);
-    made.args = Some(if sidecar.args.is_empty() { vec![script] } else { sidecar.args.clone() });
+    made.args = Some(if sidecar.args.is_empty() {
+        vec![script]
+    } else {
+        sidecar.args.clone()
+    });
     made.env = merge_env(Vec::new(), &sidecar.env);
     made.resources.clone_from(&policy.driver.operand.resources);
     made.volume_mounts = Some(vec![
@@ -200,7 +258,9 @@ pub(super) fn set(container: &mut Container, name: &str, value: &str) {
 }
 
 fn exec(command: &[&str]) -> ExecAction {
-    ExecAction { command: Some(command.iter().map(ToString::to_string).collect()) }
+    ExecAction {
+        command: Some(command.iter().map(ToString::to_string).collect()),
+    }
 }
 
 fn probe(exec: ExecAction, times: ProbeTimes) -> Probe {
