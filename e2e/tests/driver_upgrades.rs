@@ -39,14 +39,14 @@ spec:
         resources: {limits: {nvidia.com/gpu: "1"}}
 "#;
 
-const BUDGET: &str = r#"
+const BUDGET: &str = r"
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: trainer, namespace: default}
 spec:
   minAvailable: 1
   selector: {matchLabels: {app: trainer}}
-"#;
+";
 
 fn name(i: usize) -> String {
     format!("gpu-{i:05}")

@@ -1,6 +1,12 @@
 //! The release's life on a real control plane: install, upgrade, CRDs, uninstall. No controller runs here; what they would have
 //! made is made by hand, so that what is tested is the charts and the hooks.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a scenario fails by panicking"
+)]
+
 use std::time::Duration;
 
 use tessera_e2e::cluster::NAMESPACE;
