@@ -122,6 +122,24 @@ pub async fn policy_until(
         .await
 }
 
+/// Waits until all three controllers report `nodes` ready nodes; mere counts may come up to a minute late.
+///
+/// # Errors
+/// They do not within three minutes.
+pub async fn counted(cluster: &Cluster, name: &str, nodes: i32) -> anyhow::Result<()> {
+    let what = format!("{nodes} nodes ready by all counts");
+    let patience = Duration::from_secs(180);
+    let counts = |policy: &ClusterPolicy| {
+        let status = policy.status.clone().unwrap_or_default();
+        [status.driver, status.device_plugin, status.dcgm]
+            .into_iter()
+            .all(|part| part.and_then(|part| part.ready) == Some(nodes))
+    };
+    policy_until(cluster, name, &what, patience, counts)
+        .await
+        .map(drop)
+}
+
 /// The conditions of a policy, a line each.
 pub fn explain(policy: &ClusterPolicy) -> String {
     let status = policy.status.clone().unwrap_or_default();

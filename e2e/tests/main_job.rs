@@ -317,15 +317,7 @@ async fn small_events_cost_little() -> anyhow::Result<()> {
 
     // One GPU node joins: at most 4, all of it served, and the policy ready again.
     lab.add_nodes(nodes::gpu_nodes_from(3, 1)).await?;
-    policy_until(&lab, USER_POLICY, "4 driver nodes", MINUTE, |p| {
-        p.status
-            .as_ref()
-            .and_then(|s| s.driver.as_ref())
-            .and_then(|d| d.ready)
-            == Some(4)
-    })
-    .await
-    .ok();
+    counted(&lab, USER_POLICY, 4).await?;
     let requests = quiet(&mut audit, 8 * SECOND, MINUTE).await?;
     let sent = count(&requests, Class::Write) + count(&requests, Class::Read);
     measured.insert("one GPU node joins", sent);

@@ -65,6 +65,7 @@ async fn a_hundred_nodes_stay_within_the_budgets() -> anyhow::Result<()> {
     );
     // One node.
     lab.add_nodes(nodes::gpu_nodes_from(N, 1)).await?;
+    counted(&lab, USER_POLICY, i32::try_from(N)? + 1).await?;
     let requests = quiet(&mut audit, 15 * SECOND, MINUTE * 2).await?;
     let sent = count(&requests, Class::Write) + count(&requests, Class::Read);
     println!("one node joins: {sent} requests");
