@@ -39,7 +39,7 @@ fn parts(root: &Path) -> anyhow::Result<Vec<Part>> {
         Part {
             name: "pure",
             what: "unit, property and snapshot tests of every crate",
-            cargo: words("test --workspace --lib --bins --no-fail-fast"),
+            cargo: words("test --workspace --exclude tessera-e2e --all-targets --no-fail-fast"),
             harness: &[],
         },
         Part {
@@ -50,8 +50,8 @@ fn parts(root: &Path) -> anyhow::Result<Vec<Part>> {
         },
         Part {
             name: "charts",
-            what: "what the charts render and refuse",
-            cargo: words("test --package tessera-e2e --test charts"),
+            what: "the lab's own parts, and what the charts render and refuse",
+            cargo: words("test --package tessera-e2e --lib --bins --test charts --no-fail-fast"),
             harness: &[],
         },
         Part {
