@@ -1,8 +1,14 @@
 //! Changes of the policy and of the nodes. (Issue "The main job", section 7, items 5, 6 and 8.)
 
 #![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
     clippy::print_stdout,
-    reason = "measurements are shown with --nocapture"
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a scenario fails by panicking and shows what it measured"
 )]
 
 use std::time::{Duration, Instant};
@@ -243,7 +249,7 @@ async fn of_several_policies_one_is_active_and_the_next_takes_over() -> anyhow::
     lab.apply_file(&input("cluster-policy.yaml")).await?;
     policy_ready(&lab, USER_POLICY, MINUTE).await?;
     let base = policy_until(&lab, BASE_POLICY, "ignored", MINUTE, |p| {
-        p.status.as_ref().and_then(|s| s.state.clone()) == Some(State::Ignored)
+        p.status.as_ref().and_then(|s| s.state) == Some(State::Ignored)
     })
     .await?;
     assert!(
@@ -254,7 +260,7 @@ async fn of_several_policies_one_is_active_and_the_next_takes_over() -> anyhow::
     // A second user policy is ignored and says which one is active.
     lab.apply("{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: another}, spec: {gfd: {enabled: false}, nodeSelector: {gpu: 'true'}}}").await?;
     let other = policy_until(&lab, "another", "ignored", MINUTE, |p| {
-        p.status.as_ref().and_then(|s| s.state.clone()) == Some(State::Ignored)
+        p.status.as_ref().and_then(|s| s.state) == Some(State::Ignored)
     })
     .await?;
     assert!(
@@ -325,7 +331,7 @@ async fn nodes_come_go_and_change() -> anyhow::Result<()> {
     })
     .await?;
     assert_eq!(
-        none.status.as_ref().and_then(|s| s.state.clone()),
+        none.status.as_ref().and_then(|s| s.state),
         Some(State::Ready),
         "{}",
         explain(&none)
@@ -451,7 +457,7 @@ async fn the_monitors_kind_may_come_and_go() -> anyhow::Result<()> {
     }
     let end = policy(&lab, USER_POLICY).await?.unwrap_or_default_policy();
     assert_eq!(
-        end.status.as_ref().and_then(|s| s.state.clone()),
+        end.status.as_ref().and_then(|s| s.state),
         Some(State::Ready),
         "{}",
         explain(&end)

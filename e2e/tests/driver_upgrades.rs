@@ -1,6 +1,17 @@
 //! Driver upgrades on the real control plane: what blocks an eviction is named, foreign cordons stay, a failure halts the
 //! roll-out until a person helps, a crash of the leader in the middle loses nothing, and a node costs few requests.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a scenario fails by panicking and shows what it measured"
+)]
+
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;

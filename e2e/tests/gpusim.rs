@@ -1,9 +1,14 @@
 //! The simulator of operands, with DaemonSets of the shape that the controllers make.
 
 #![allow(
+    clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::similar_names,
-    reason = "JSON of the test's own making"
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a scenario fails by panicking and shows what it measured"
 )]
 
 use std::time::Duration;

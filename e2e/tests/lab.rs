@@ -1,5 +1,16 @@
 //! The lab itself: what it promises to those who write scenarios.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a scenario fails by panicking and shows what it measured"
+)]
+
 use std::time::Duration;
 
 use tessera_e2e::lab::{Lab, Order};

@@ -2,8 +2,14 @@
 //! (Issue "The main job", section 7, items 1-4 and 9.)
 
 #![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
     clippy::print_stdout,
-    reason = "measurements are shown with --nocapture"
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a scenario fails by panicking and shows what it measured"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};

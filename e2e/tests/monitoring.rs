@@ -1,6 +1,17 @@
 //! Monitoring alone: the dcgm-monitor-controller as its chart runs it, with nothing beside it. (Issue "The main job", section 7, items
 //! 4, 8 and 12.)
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a scenario fails by panicking and shows what it measured"
+)]
+
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;

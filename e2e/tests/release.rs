@@ -2,9 +2,14 @@
 //! made is made by hand, so that what is tested is the charts and the hooks.
 
 #![allow(
-    clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a scenario fails by panicking"
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a scenario fails by panicking and shows what it measured"
 )]
 
 use std::time::Duration;

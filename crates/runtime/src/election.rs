@@ -14,7 +14,7 @@ use decide::{Decision, Observed, decide};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
@@ -134,6 +134,7 @@ impl Election {
                 self.health.ready("election");
             }
             let decision = decide(observed.as_ref(), &self.me, crate::clock::now());
+            let began = crate::clock::micro_time();
             let attempt = match decision {
                 Decision::Wait { until } => {
                     let pause = until
@@ -155,17 +156,17 @@ impl Election {
                     .await;
                     continue;
                 }
-                Decision::Create => self.write(None, 0).await,
+                Decision::Create => self.write(None, 0, &began).await,
                 Decision::Take {
                     version,
                     transitions,
-                } => self.write(Some(version), transitions).await,
+                } => self.write(Some(version), transitions, &began).await,
             };
             match attempt {
                 Ok((lease, sent)) => {
                     // While leading nobody reads the watch: what it would have queued is stale afterwards.
                     drop(events);
-                    observed = self.lead(lease, sent, &stop, &drained).await;
+                    observed = self.lead(lease, (sent, began), &stop, &drained).await;
                     (events, known) = (self.events(), false);
                 }
                 Err(error) => {
@@ -189,7 +190,7 @@ impl Election {
     async fn lead(
         &self,
         mut lease: Observed,
-        acquired: Instant,
+        (acquired, began): (Instant, MicroTime),
         stop: &CancellationToken,
         drained: &CancellationToken,
     ) -> Option<Observed> {
@@ -210,7 +211,7 @@ impl Election {
                 break false;
             }
             match self
-                .write(Some(lease.version.clone()), lease.transitions)
+                .write(Some(lease.version.clone()), lease.transitions, &began)
                 .await
             {
                 Ok((renewed, sent)) => {
@@ -303,14 +304,14 @@ impl Election {
         Ok(lease.map(|lease| observe(&lease, self.lease_duration)))
     }
 
-    /// Writes our name. Returns the new state and the time just before the request was sent.
+    /// Writes our name; `began` is when this term began. Returns the new state and the time just before the request was sent.
     async fn write(
         &self,
         version: Option<String>,
         transitions: i32,
+        began: &MicroTime,
     ) -> Result<(Observed, Instant), kube::Error> {
         let sent = crate::clock::now();
-        let now = crate::clock::micro_time();
         let exists = version.is_some();
         let lease = Lease {
             metadata: ObjectMeta {
@@ -321,8 +322,8 @@ impl Election {
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.me.clone()),
                 lease_duration_seconds: i32::try_from(self.lease_duration.as_secs()).ok(),
-                acquire_time: Some(now.clone()),
-                renew_time: Some(now),
+                acquire_time: Some(began.clone()),
+                renew_time: Some(crate::clock::micro_time()),
                 lease_transitions: Some(transitions),
                 ..LeaseSpec::default()
             }),
