@@ -12,8 +12,10 @@
     reason = "a scenario fails by panicking and shows what it measured"
 )]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -162,16 +164,15 @@ async fn a_policy_stored_before_a_rule_existed_stops_nothing_else() -> anyhow::R
         explain(&bad)
     );
     let after = daemonsets(&lab).await?;
-    let spec =
-        |sets: &std::collections::BTreeMap<String, k8s_openapi::api::apps::v1::DaemonSet>| {
-            sets.get("nvidia-device-plugin-daemonset")
-                .and_then(|d| d.metadata.generation)
-        };
-    assert_eq!(
-        spec(&before),
-        spec(&after),
-        "the last good device plugin was changed"
-    );
+    for name in ["nvidia-device-plugin-daemonset", "gpu-feature-discovery"] {
+        let generation =
+            |sets: &BTreeMap<String, DaemonSet>| sets.get(name).and_then(|d| d.metadata.generation);
+        assert_eq!(
+            generation(&before),
+            generation(&after),
+            "the last good {name} was changed"
+        );
+    }
     edit(&lab, json!({"devicePlugin": {"config": {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}}})).await?;
     policy_ready(&lab, USER_POLICY, MINUTE).await?;
     Ok(())

@@ -9,7 +9,9 @@ use crate::verdict::Configs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::conditions::Reason;
-use tessera_api::effective::{EffectivePolicy, Operand, PluginConfig, SharedResources, Sharing};
+use tessera_api::effective::{
+    Component, EffectivePolicy, Operand, PluginConfig, SharedResources, Sharing,
+};
 
 /// Why a component cannot be brought to what the policy asks for. Its last good state stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +106,14 @@ pub fn validate(
         return Err(name.clone());
     }
     let (config, configs) = config(&policy, maps, namespace);
+    // Feature discovery reads the plugin's configuration: what cannot be used for the one is not tried on the other.
+    let bad_config = policy.problems.iter().find(|problem| {
+        problem.component == Component::DevicePlugin && problem.path.starts_with(PLUGIN_CONFIG)
+    });
+    let config = match bad_config {
+        Some(problem) => Err(invalid(&problem.to_string())),
+        None => config,
+    };
     let run = |operand: &Operand| plan(operand, || config.clone());
     let mig = plan(&policy.mig_manager.operand, || {
         mig(&policy, maps, namespace)
@@ -125,15 +135,22 @@ pub fn validate(
     })
 }
 
+/// Path of the plugin's configuration in the policy.
+const PLUGIN_CONFIG: &str = "devicePlugin.config";
+
+fn invalid(why: &str) -> Fault {
+    Fault {
+        reason: Reason::InvalidSpec,
+        message: format!("{why}; what ran before keeps running"),
+    }
+}
+
 fn plan<T>(operand: &Operand, config: impl FnOnce() -> Result<T, Fault>) -> Plan<T> {
     if !operand.enabled {
         return Plan::Off;
     }
     if let Some(why) = &operand.invalid {
-        return Plan::Keep(Fault {
-            reason: Reason::InvalidSpec,
-            message: format!("{why}; what ran before keeps running"),
-        });
+        return Plan::Keep(invalid(why));
     }
     match config() {
         Ok(config) => Plan::Run(config),

@@ -13,6 +13,9 @@ const TYPE: ComponentCondition = ComponentCondition::SharingApplied;
 
 /// `rollout` is the device plugin's.
 pub(super) fn finding(validated: &Validated, rollout: Option<Rollout>, nodes: &Summary) -> Finding {
+    if let Plan::Keep(fault) = &validated.plugin {
+        return make(TYPE, false, fault.reason, fault.message.clone());
+    }
     if !TYPE.is_enabled(&validated.policy) {
         let is_on = !matches!(validated.plugin, Plan::Off);
         let (reason, text) = if is_on {
@@ -22,17 +25,9 @@ pub(super) fn finding(validated: &Validated, rollout: Option<Rollout>, nodes: &S
         };
         return make(TYPE, true, reason, text);
     }
-    let config = match &validated.plugin {
-        Plan::Off => {
-            return make(
-                TYPE,
-                true,
-                Reason::Disabled,
-                "the policy turns the device plugin off",
-            );
-        }
-        Plan::Keep(fault) => return make(TYPE, false, fault.reason, fault.message.clone()),
-        Plan::Run(config) => config,
+    let Plan::Run(config) = &validated.plugin else {
+        let text = "the policy turns the device plugin off";
+        return make(TYPE, true, Reason::Disabled, text);
     };
     if let Some(unknown) = group(nodes, Topic::Config) {
         return make(TYPE, false, Reason::NodeConfigUnknown, tell(unknown));

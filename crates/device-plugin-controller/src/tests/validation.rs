@@ -114,7 +114,7 @@ fn faults_of_the_mig_manager_leave_the_plugin_alone() {
 }
 
 #[test]
-fn a_bad_part_of_the_policy_keeps_only_its_component() {
+fn a_bad_configuration_keeps_all_who_read_it_and_nothing_else() {
     let policy = spec(
         "{devicePlugin: {config: {sharing: {timeSlicing: {resources: [{name: gpu, replicas: 1000}]}}}}}",
     );
@@ -123,7 +123,12 @@ fn a_bad_part_of_the_policy_keeps_only_its_component() {
         validated.plugin.fault().map(|fault| fault.reason),
         Some(Reason::InvalidSpec)
     );
-    assert!(matches!(validated.gfd, Plan::Run(_)));
+    assert_eq!(
+        validated.gfd.fault().map(|fault| fault.reason),
+        Some(Reason::InvalidSpec),
+        "feature discovery would be rolled out with what is left of the configuration"
+    );
+    assert!(!matches!(validated.mig, Plan::Keep(_)));
 }
 
 #[test]
