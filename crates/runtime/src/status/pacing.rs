@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Changes that matter and come together are written together.
 const GATHER: Duration = Duration::from_millis(300);
-/// Shortest time between two writes.
+/// Shortest time between two steps on the way: a roll-out takes many, and each is written by three controllers.
+const STEP: Duration = Duration::from_secs(2);
+/// Shortest time between any two writes.
 const SPACING: Duration = Duration::from_millis(500);
 /// How long mere counts wait: after the first, second and each later such write.
 const LAZY: [Duration; 3] = [
@@ -86,7 +88,7 @@ impl Pacing {
             Difference::None | Difference::Detail => (first + STILL).max(last + lazy),
             Difference::Settling => (first + SETTLING).max(last + SPACING),
             Difference::Matters if flapping => last + REFILL,
-            Difference::Matters => (first + GATHER).max(last + SPACING),
+            Difference::Matters => (first + GATHER).max(last + STEP),
             // Never rare: a recovery is only reported after a trouble was, and that one is.
             Difference::Recovered => now.max(last + SPACING),
         })
@@ -216,6 +218,7 @@ mod tests {
         assert!(run(&mut pacing, 0..600) < 40);
         assert!(run(&mut pacing, 600..610) <= 2);
         pacing.about(2);
-        assert!(run(&mut pacing, 610..620) >= 8);
+        // A trouble is told every 2 s at most, each recovery at once.
+        assert!(run(&mut pacing, 610..620) >= 5);
     }
 }
