@@ -5,6 +5,7 @@
 //! - [`effective`]: several `ClusterPolicy` objects in two dialects become one [`effective::EffectivePolicy`].
 //! - [`conditions`]: condition types, reasons, and the computed summary of a policy.
 //! - [`nodes`]: what a node is for us, and the labels that it should carry.
+//! - [`mig`], [`plugin_file`]: what a card can be cut into; what a user's configuration file of the device plugin means.
 //! - [`image`], [`units`]: image references; durations, percentages and quantities as Kubernetes writes them.
 //! - [`names`], [`ownership`]: names that must not change, and who writes what.
 
@@ -18,10 +19,12 @@ pub mod conditions;
 pub mod crds;
 pub mod effective;
 pub mod image;
+pub mod mig;
 pub mod names;
 pub mod nodeoperation;
 pub mod nodes;
 pub mod ownership;
+pub mod plugin_file;
 pub mod policy;
 pub mod sreagent;
 pub mod units;

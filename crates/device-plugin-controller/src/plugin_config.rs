@@ -1,10 +1,7 @@
-//! The device plugin's configuration file: what Tessera renders, and what a user's own file asks for.
+//! The device plugin's configuration file: what Tessera renders for the device plugin and its companions.
 //!
 //! Format: NVIDIA/k8s-device-plugin v0.20.0, `api/config/v1`. The plugin drops unknown keys without a word, so files are
-//! rendered from typed values only, and a user's file is read strictly ([`parse`]).
-
-pub mod parse;
-mod schema;
+//! rendered from typed values only, and a user's file is read strictly ([`tessera_api::plugin_file`]).
 
 use crate::yaml::{Yaml, render};
 use tessera_api::EffectivePolicy;
@@ -183,7 +180,7 @@ mod tests {
     #[test]
     fn our_own_file_passes_the_strict_reader() {
         let sharing = Sharing::TimeSlicing(shared(&[("nvidia.com/gpu", 4)]));
-        let read = parse::parse(&file(sharing).render(), MigStrategy::None);
+        let read = tessera_api::plugin_file::parse(&file(sharing).render(), MigStrategy::None);
         assert_eq!((read.problems, read.notes), (vec![], vec![]));
     }
 }

@@ -1,20 +1,9 @@
 //! Does a node advertise what was asked of it? A pure comparison of one node with its configuration.
 
-use std::collections::BTreeMap;
 use tessera_api::names::{GPU_RESOURCE, MIG_RESOURCE_PREFIX, label};
 use tessera_api::nodes::NodeFacts;
+pub use tessera_api::plugin_file::Shares;
 use tessera_api::policy::MigStrategy;
-
-/// What the nodes that use one configuration should advertise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shares {
-    /// How MIG instances are advertised.
-    pub strategy: MigStrategy,
-    /// Replicas by full resource name; all at least 2.
-    pub shared: BTreeMap<String, u32>,
-    /// Whether shared resources are advertised as `<name>.shared`.
-    pub renamed: bool,
-}
 
 /// What the comparison found.
 #[derive(Clone, Debug, PartialEq, Eq)]

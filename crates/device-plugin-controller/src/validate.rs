@@ -1,7 +1,6 @@
 //! Policy and ConfigMaps become one value that can be built without a question; every mistake of a user is found here.
 
 use crate::observe::Maps;
-use crate::plugin_config::parse::{Parsed, parse};
 use crate::plugin_config::{FILE, PluginFile};
 use crate::referenced::{Data, MapState};
 use crate::sharing::Shares;
@@ -12,6 +11,7 @@ use tessera_api::conditions::Reason;
 use tessera_api::effective::{
     Component, EffectivePolicy, Operand, PluginConfig, SharedResources, Sharing,
 };
+use tessera_api::plugin_file::{Parsed, parse};
 
 /// Why a component cannot be brought to what the policy asks for. Its last good state stays.
 #[derive(Clone, Debug, PartialEq, Eq)]

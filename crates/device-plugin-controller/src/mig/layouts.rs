@@ -4,9 +4,9 @@
 //! Format: NVIDIA/mig-parted `api/spec/v1` (unknown fields are refused there). Since v0.14 the MIG manager derives such a
 //! list from each node's hardware; this one is its fallback.
 
-use super::parts::{Geometry, PARTS, Part, label_form};
 use crate::yaml::{Yaml, render};
 use std::collections::BTreeMap;
+use tessera_api::mig::parts::{Geometry, PARTS, Part, label_form};
 
 /// The name of the layout without MIG.
 pub const ALL_DISABLED: &str = "all-disabled";
@@ -82,7 +82,7 @@ pub fn config_file() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mig::placement::{Fit, fit};
+    use tessera_api::mig::{Fit, fit};
 
     #[test]
     fn the_balanced_layout_fits_on_every_part() {

@@ -1,12 +1,28 @@
 //! Reads a user's configuration file for the device plugin, strictly: every key that the plugin would drop or ignore is
 //! named by its path, and every value that keeps it from starting.
 
-use super::schema::{FILE, Shape, place_of};
-use crate::sharing::Shares;
-use serde_json::Value;
+mod schema;
+
 use std::collections::BTreeMap;
-use tessera_api::names::{GPU_RESOURCE, MIG_RESOURCE_PREFIX};
-use tessera_api::policy::MigStrategy;
+
+use serde_json::Value;
+
+use self::schema::{FILE, Shape, place_of};
+use crate::{
+    names::{GPU_RESOURCE, MIG_RESOURCE_PREFIX},
+    policy::MigStrategy,
+};
+
+/// What the nodes that use one configuration should advertise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// How MIG instances are advertised.
+    pub strategy: MigStrategy,
+    /// Replicas by full resource name; all at least 2.
+    pub shared: BTreeMap<String, u32>,
+    /// Whether shared resources are advertised as `<name>.shared`.
+    pub renamed: bool,
+}
 
 /// What a file means.
 #[derive(Clone, Debug, PartialEq, Eq)]

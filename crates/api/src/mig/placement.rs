@@ -16,67 +16,106 @@ pub enum Fit {
     NoSuchProfile(String),
 }
 
-/// Where a profile may begin, and how many memory slices it takes.
+/// One instance on a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<'a> {
+    /// Its profile.
+    pub profile: &'a str,
+    /// First memory slice.
+    pub start: u32,
+    /// How many memory slices it takes.
+    pub size: u32,
+}
+
+/// An instance that has no place yet.
 #[derive(Clone, Copy)]
-struct Places {
+struct Wanted<'a> {
+    profile: &'a str,
     starts: &'static [u32],
     size: u32,
 }
 
+/// No card has more instances than this.
+const MOST: u32 = 12;
+
 /// Whether instances, as (profile, count), fit on one card of `part`.
 pub fn fit(part: &Part, instances: &[(&str, u32)]) -> Fit {
-    let mut wanted = Vec::new();
-    let (mut media, mut all_media) = (0, 0);
+    match placement(part, instances) {
+        Ok(_) => Fit::Fits,
+        Err(why) => why,
+    }
+}
+
+/// Where instances, as (profile, count), can lie on one card of `part`; otherwise why they cannot.
+pub fn placement<'a>(part: &Part, instances: &[(&'a str, u32)]) -> Result<Vec<Placed<'a>>, Fit> {
+    let mut wanted: Vec<Wanted<'a>> = Vec::new();
+    let mut total = 0_u32;
     for (profile, count) in instances.iter().filter(|(_, count)| *count > 0) {
-        let Some(places) = places(part, profile) else {
-            return Fit::NoSuchProfile((*profile).to_owned());
+        let Some(one) = places(part, profile) else {
+            return Err(Fit::NoSuchProfile((*profile).to_owned()));
         };
+        total = total.saturating_add(*count);
         // More instances than slices never fit; the bound keeps the search small.
-        if *count > 12 {
-            return Fit::DoesNotFit;
+        if total <= MOST {
+            wanted.extend((0..*count).map(|_| one));
         }
-        all_media += if profile.ends_with("+me.all") {
-            *count
-        } else {
-            0
-        };
-        media += if profile.ends_with("+me") || profile.ends_with("+me.all") {
-            *count
-        } else {
-            0
-        };
-        wanted.extend((0..*count).map(|_| places));
     }
     // One instance at most has the card's media engines.
-    if media > 1 || all_media > 1 {
-        return Fit::DoesNotFit;
+    let media = wanted
+        .iter()
+        .filter(|one| one.profile.ends_with("+me") || one.profile.ends_with("+me.all"))
+        .count();
+    if total > MOST || media > 1 {
+        return Err(Fit::DoesNotFit);
     }
     // Large ones first: they have the fewest places.
-    wanted.sort_by_key(|places| std::cmp::Reverse(places.size));
-    if place(&wanted, 0) {
-        Fit::Fits
+    wanted.sort_by_key(|one| (std::cmp::Reverse(one.size), one.profile));
+    let mut placed = Vec::new();
+    if place(&wanted, 0, &mut placed) {
+        Ok(placed)
     } else {
-        Fit::DoesNotFit
+        Err(Fit::DoesNotFit)
     }
 }
 
 /// `taken` has a bit for each memory slice in use.
-fn place(wanted: &[Places], taken: u32) -> bool {
+fn place<'a>(wanted: &[Wanted<'a>], taken: u32, placed: &mut Vec<Placed<'a>>) -> bool {
     let Some((first, rest)) = wanted.split_first() else {
         return true;
     };
-    let mask = |start: &u32| ((1u32 << first.size) - 1) << start;
-    first
-        .starts
-        .iter()
-        .map(mask)
-        .any(|mask| taken & mask == 0 && place(rest, taken | mask))
+    // Instances of one profile are alike: in rising order, each set of places is tried once.
+    let after = placed
+        .last()
+        .filter(|last| last.profile == first.profile)
+        .map(|last| last.start);
+    for start in first.starts {
+        let mask = ((1_u32 << first.size) - 1) << start;
+        if taken & mask != 0 || after.is_some_and(|after| *start < after) {
+            continue;
+        }
+        placed.push(Placed {
+            profile: first.profile,
+            start: *start,
+            size: first.size,
+        });
+        if place(rest, taken | mask, placed) {
+            return true;
+        }
+        placed.pop();
+    }
+    false
 }
 
-fn places(part: &Part, profile: &str) -> Option<Places> {
+fn places<'a>(part: &Part, profile: &'a str) -> Option<Wanted<'a>> {
     let most = part.most(profile)?;
     let slices = profile.chars().next()?.to_digit(10)?;
-    let of = |starts, size| Some(Places { starts, size });
+    let of = |starts, size| {
+        Some(Wanted {
+            profile,
+            starts,
+            size,
+        })
+    };
     match (part.geometry, slices) {
         // A one-slice profile of which only four fit has twice the memory. (`+me` is limited to one for another reason.)
         (Geometry::Seven, 1) if most == 4 => of(&[0, 2, 4, 6], 2),
@@ -98,6 +137,7 @@ fn places(part: &Part, profile: &str) -> Option<Places> {
 mod tests {
     use super::*;
     use crate::mig::parts::PARTS;
+    use proptest::{collection::vec, prelude::*};
 
     fn part(name: &str) -> &'static Part {
         PARTS.iter().find(|part| part.name.contains(name)).unwrap()
@@ -154,6 +194,44 @@ mod tests {
                     "{} {profile}",
                     part.name
                 );
+            }
+        }
+    }
+    /// A part and, for each of its profiles, how many instances.
+    fn any_layout() -> impl Strategy<Value = (&'static Part, Vec<(&'static str, u32)>)> {
+        (0..PARTS.len(), vec(0..4_u32, 12)).prop_map(|(index, counts)| {
+            let part = &PARTS[index];
+            let names = part.profiles.iter().map(|(profile, _)| *profile);
+            (part, names.zip(counts).collect())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_fits((part, layout) in any_layout()) {
+            let Ok(placed) = placement(part, &layout) else { return Ok(()) };
+            for (profile, count) in &layout {
+                let found = placed.iter().filter(|one| one.profile == *profile).count();
+                prop_assert_eq!(u32::try_from(found).unwrap(), *count);
+            }
+            for (index, one) in placed.iter().enumerate() {
+                let legal = places(part, one.profile).unwrap();
+                prop_assert!(legal.starts.contains(&one.start) && legal.size == one.size);
+                for other in &placed[index + 1..] {
+                    let apart = one.start + one.size <= other.start || other.start + other.size <= one.start;
+                    prop_assert!(apart, "{one:?} and {other:?}");
+                }
+            }
+        }
+
+        #[test]
+        fn fewer_instances_still_fit((part, layout) in any_layout(), index in 0..12_usize) {
+            let mut fewer = layout.clone();
+            if let Some((_, count)) = fewer.get_mut(index) {
+                *count = count.saturating_sub(1);
+            }
+            if fit(part, &layout) == Fit::Fits {
+                prop_assert_eq!(fit(part, &fewer), Fit::Fits);
             }
         }
     }

@@ -36,6 +36,15 @@ impl Part {
             .map(|(_, most)| *most)
     }
 
+    /// Memory of a card in MiB, rounded as its profile for the whole card is named.
+    pub fn memory(&self) -> u32 {
+        let sizes = self.profiles.iter().filter_map(|(profile, _)| {
+            let (_, size) = profile.split_once("g.")?;
+            size.split_once("gb")?.0.parse::<u32>().ok()
+        });
+        sizes.max().unwrap_or(0) * 1024
+    }
+
     /// The ids as mig-parted's `device-filter` writes them.
     pub fn filters(&self) -> impl Iterator<Item = String> {
         self.ids.iter().map(|id| format!("0x{id:04X}10DE"))
@@ -224,7 +233,7 @@ pub fn is_known(profile: &str) -> bool {
 /// The profile behind an extended resource: in resource names `+` is written `.` (`nvidia.com/mig-1g.5gb.me`). `None` if no
 /// known part has it.
 pub fn profile_of_resource(resource: &str) -> Option<&'static str> {
-    let suffix = resource.strip_prefix(tessera_api::names::MIG_RESOURCE_PREFIX)?;
+    let suffix = resource.strip_prefix(crate::names::MIG_RESOURCE_PREFIX)?;
     let mut all = PARTS.iter().flat_map(|part| part.profiles);
     all.find(|(profile, _)| label_form(profile) == suffix)
         .map(|(profile, _)| *profile)
