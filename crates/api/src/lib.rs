@@ -5,7 +5,7 @@
 //! - [`effective`]: several `ClusterPolicy` objects in two dialects become one [`effective::EffectivePolicy`].
 //! - [`conditions`]: condition types, reasons, and the computed summary of a policy.
 //! - [`nodes`]: what a node is for us, and the labels that it should carry.
-//! - [`mig`], [`plugin_file`]: what a card can be cut into; what a user's configuration file of the device plugin means.
+//! - [`cards`], [`mig`], [`plugin_file`]: GPU products and what a card can be cut into; what a user's configuration file of the device plugin means.
 //! - [`image`], [`units`]: image references; durations, percentages and quantities as Kubernetes writes them.
 //! - [`names`], [`ownership`]: names that must not change, and who writes what.
 
@@ -15,6 +15,7 @@
 // kube's `printcolumn` takes the same keys again for each column.
 #![allow(clippy::duplicated_attributes)]
 
+pub mod cards;
 pub mod conditions;
 pub mod crds;
 pub mod effective;

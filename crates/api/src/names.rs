@@ -96,6 +96,10 @@ pub mod label {
     pub const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
     /// Memory of a card in MiB (feature discovery).
     pub const GPU_MEMORY: &str = "nvidia.com/gpu.memory";
+    /// CUDA compute capability before the dot (feature discovery).
+    pub const GPU_COMPUTE_MAJOR: &str = "nvidia.com/gpu.compute.major";
+    /// CUDA compute capability after the dot (feature discovery).
+    pub const GPU_COMPUTE_MINOR: &str = "nvidia.com/gpu.compute.minor";
     /// State of NVIDIA's upgrade machine, kept for compatibility.
     pub const UPGRADE_STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
     /// `true` keeps a node out of driver upgrades.
