@@ -5,9 +5,10 @@
 //! - [`supervisor`], [`hostnode`] and [`gpusim`] are the parts of the process `lab-agent`, which every lab has one of:
 //!   it owns the control plane's processes, runs the pods of Node `lab-host`, and plays the operand pods of simulated nodes.
 //! - [`nodes`] describes simulated nodes, [`audit`] counts API requests.
-//! - [`scenario`] is what the tests in `tests/` share.
+//! - [`bench`] measures the design's budgets, [`scenario`] is what the tests in `tests/` share.
 
 pub mod audit;
+pub mod bench;
 pub mod cluster;
 pub mod controlplane;
 pub mod gpusim;

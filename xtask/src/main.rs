@@ -6,6 +6,7 @@
     reason = "commands talk to the person at the terminal"
 )]
 
+mod bench;
 mod check;
 mod down;
 mod generate;
@@ -31,6 +32,8 @@ enum Command {
     Down(down::Args),
     /// Run every test: pure ones, charts, and scenarios on a real control plane.
     Test(test::Args),
+    /// Measure requests, times and memory against the design's budgets.
+    Bench(bench::Args),
     /// Write generated files: CRDs, RBAC, chart schemas, deploy/, references.
     Generate(generate::Args),
     /// Fail when a generated file is out of date.
@@ -42,6 +45,7 @@ fn main() -> std::process::ExitCode {
         Command::Up(args) => up::run(args),
         Command::Down(args) => down::run(args),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(args),
         Command::Generate(args) => generate::run(&args),
         Command::Check(args) => check::run(&args),
     };
