@@ -8,13 +8,17 @@
 
 mod compare;
 mod desired;
+mod live;
+mod outcome;
 
 pub use compare::covers;
 pub use desired::{Desired, DesiredObject, SerializeError};
+pub use live::{Owned, project};
+pub use outcome::{Applied, WriteError};
 
 use crate::clients::within;
 use crate::election::{NotLeading, Term};
-use crate::error::{Class, Classify, classify, is_not_found, sentence};
+use crate::error::is_not_found;
 use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::watch::{Change, ObjectKey, Store, version};
@@ -22,36 +26,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, DynamicObject, Resource};
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_api::names;
-
-/// A live object as the engine keeps it: without managed fields.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Owned {
-    /// UID, for delete preconditions.
-    pub uid: String,
-    /// Whether somebody has already asked for its deletion.
-    pub deleting: bool,
-    /// The object.
-    pub value: Value,
-}
-
-impl Owned {
-    /// A label's value.
-    pub fn label(&self, name: &str) -> Option<&str> {
-        self.value.pointer("/metadata/labels")?.get(name)?.as_str()
-    }
-
-    /// The object as a Rust type.
-    pub fn decode<K: serde::de::DeserializeOwned>(&self) -> Option<K> {
-        serde_json::from_value(self.value.clone()).ok()
-    }
-}
 
 /// One kind that the engine may write.
 #[derive(Clone)]
@@ -82,46 +63,6 @@ pub struct Applier {
     limit: Duration,
     metrics: Arc<Metrics>,
     kinds: BTreeMap<String, OwnedKind>,
-}
-
-/// What happened in one call.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// `Kind name` of each object written.
-    pub written: Vec<String>,
-    /// `Kind name` of each object removed.
-    pub removed: Vec<String>,
-    /// What could not be written.
-    pub failed: Vec<WriteError>,
-}
-
-/// A write that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {verb} {object}: {}", sentence(source))]
-pub struct WriteError {
-    /// `apply` or `delete`.
-    pub verb: &'static str,
-    /// `Kind name`.
-    pub object: String,
-    /// The component label of the object, if known.
-    pub component: Option<String>,
-    /// The client's error.
-    #[source]
-    pub source: kube::Error,
-}
-
-impl Classify for WriteError {
-    fn class(&self) -> Class {
-        classify(&self.source)
-    }
-    fn reason(&self) -> &'static str {
-        match self.class() {
-            Class::Forbidden => "Forbidden",
-            Class::Conflict => "Conflict",
-            Class::Invalid => "Refused",
-            Class::Transient | Class::LostLeadership | Class::Bug => "ApiUnavailable",
-        }
-    }
 }
 
 /// Which of our objects a call is about.
@@ -226,32 +167,14 @@ impl Applier {
             // What is being deleted is made again when it is gone: its deletion wakes us.
             return Ok(());
         }
-        term.check()?;
         let name = format!("{} {}", object.resource.kind, object.key);
-        let params = PatchParams::apply(&self.manager).force();
         let api = self.api(kind, &object.key.namespace);
-        let name_only = &object.key.name;
-        let mut sent = within(
-            self.limit,
-            api.patch(name_only, &params, &Patch::Apply(&object.value)),
-        )
-        .await;
+        let mut sent = self.send(term, &api, object).await?;
         if let (Some(live), Err(error)) = (&live, &sent)
-            && classify(error) == Class::Invalid
-            && !is_not_found(error)
+            && is_duplicate(error)
+            && let Ok(replaced) = self.replace(term, &api, object, &live.uid).await?
         {
-            // Server-side apply cannot take out what a stranger has put into a keyed list (a Service port of our name
-            // under another number), and then refuses the whole. Replacing the lists does.
-            term.check()?;
-            let replace = replacement(&object.value, &live.uid);
-            let params = PatchParams {
-                field_manager: Some(self.manager.clone()),
-                ..PatchParams::default()
-            };
-            let patch: Patch<&Value> = Patch::Merge(&replace);
-            sent = within(self.limit, api.patch(name_only, &params, &patch))
-                .await
-                .or(sent);
+            sent = Ok(replaced);
         }
         match sent {
             Ok(written) => {
@@ -272,6 +195,38 @@ impl Applier {
             }),
         }
         Ok(())
+    }
+
+    /// Server-side apply of the whole object.
+    async fn send(
+        &self,
+        term: &Term,
+        api: &Api<DynamicObject>,
+        object: &DesiredObject,
+    ) -> Result<Result<DynamicObject, kube::Error>, NotLeading> {
+        term.check()?;
+        let params = PatchParams::apply(&self.manager).force();
+        let patch = Patch::Apply(&object.value);
+        Ok(within(self.limit, api.patch(&object.key.name, &params, &patch)).await)
+    }
+
+    /// Server-side apply cannot take out what a stranger has put into a keyed list (a Service port of our name under
+    /// another number), and then refuses the whole. Replacing the lists, by a merge patch, does.
+    async fn replace(
+        &self,
+        term: &Term,
+        api: &Api<DynamicObject>,
+        object: &DesiredObject,
+        uid: &str,
+    ) -> Result<Result<DynamicObject, kube::Error>, NotLeading> {
+        term.check()?;
+        let params = PatchParams {
+            field_manager: Some(self.manager.clone()),
+            ..PatchParams::default()
+        };
+        let replacement = replacement(&object.value, uid);
+        let patch: Patch<&Value> = Patch::Merge(&replacement);
+        Ok(within(self.limit, api.patch(&object.key.name, &params, &patch)).await)
     }
 
     async fn prune(
@@ -363,36 +318,18 @@ impl Applier {
     }
 }
 
-impl Applied {
-    /// The most severe failure first, if any.
-    pub fn first_error(self) -> Option<WriteError> {
-        self.failed
-            .into_iter()
-            .min_by_key(|error| match error.class() {
-                Class::Transient => 0,
-                Class::Conflict => 1,
-                Class::Forbidden => 2,
-                Class::Invalid | Class::LostLeadership | Class::Bug => 3,
-            })
-    }
-}
-
-/// A live object as the engine keeps it.
-pub fn project(object: DynamicObject) -> Option<Owned> {
-    let (uid, deleting) = (
-        object.uid().unwrap_or_default(),
-        object.metadata.deletion_timestamp.is_some(),
-    );
-    let mut value = serde_json::to_value(object).ok()?;
-    if let Some(meta) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in ["managedFields", "resourceVersion", "creationTimestamp"] {
-            meta.remove(field);
-        }
-    }
-    Some(Owned {
-        uid,
-        deleting,
-        value,
+/// Whether the API server refused an object only because a list holds an entry twice.
+fn is_duplicate(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let causes = status.details.as_ref().map(|details| &details.causes);
+    causes.is_some_and(|causes| {
+        // Reason FieldValueDuplicate of apimachinery's field errors.
+        !causes.is_empty()
+            && causes
+                .iter()
+                .all(|cause| cause.reason == "FieldValueDuplicate")
     })
 }
 
@@ -418,4 +355,24 @@ pub fn content_hash(value: &Value) -> String {
     let first = digest.iter().take(8);
     let number = first.fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     format!("{number:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_a_replacement_mends_is_tried_again() {
+        let refused = |code: u16, reasons: &[&str]| {
+            let causes: Vec<Value> = reasons.iter().map(|r| json!({"reason": r})).collect();
+            let status = json!({"code": code, "message": "", "reason": "Invalid", "details": {"causes": causes}});
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        assert!(is_duplicate(&refused(422, &["FieldValueDuplicate"])));
+        let mixed = ["FieldValueDuplicate", "FieldValueInvalid"];
+        assert!(!is_duplicate(&refused(422, &mixed)));
+        assert!(!is_duplicate(&refused(422, &[])));
+        assert!(!is_duplicate(&refused(403, &[])));
+    }
 }

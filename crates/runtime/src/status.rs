@@ -5,7 +5,11 @@
 //! the resource version that they were computed from. If somebody else has written meanwhile, the API server answers
 //! 409 and everything is computed again from a fresh read. A slice that is equal to the stored one is not written.
 
+mod merge;
 pub mod pacing;
+
+pub(crate) use merge::own_part;
+pub use merge::{Finding, Slice, finding, off_or_invalid};
 
 use crate::clients::within;
 use crate::election::{NotLeading, Term};
@@ -14,46 +18,22 @@ use crate::node_labels::Patience;
 use crate::policy::Policies;
 use crate::process::Process;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use pacing::{Difference, Pacing};
+use merge::{About, difference, is_own, mark, merge, part};
+use pacing::Pacing;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tessera_api::conditions::{
-    ComponentCondition, ConditionStatus, Reason, computed, condition, find, set_condition,
-};
-use tessera_api::effective::{Active, Ignored, IgnoredWhy};
+use tessera_api::ClusterPolicy;
+use tessera_api::conditions::{ComponentCondition, find};
+use tessera_api::effective::{Active, Ignored};
 use tessera_api::names;
-use tessera_api::policy::{ClusterPolicyStatus, ComponentStatus, State};
-use tessera_api::{ClusterPolicy, EffectivePolicy};
+use tessera_api::policy::ClusterPolicyStatus;
 
 /// How often a write is computed again after conflicts before it is left to the next reconcile.
 const TRIES: u32 = 4;
-
-/// One condition as a controller sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Which condition.
-    pub component: ComponentCondition,
-    /// True, False or Unknown.
-    pub status: ConditionStatus,
-    /// Why.
-    pub reason: Reason,
-    /// Object, cause, next step; nothing volatile.
-    pub message: String,
-}
-
-/// A controller's slice.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Slice {
-    /// Its conditions: exactly those that it owns.
-    pub findings: Vec<Finding>,
-    /// Its sub-object.
-    pub component: ComponentStatus,
-}
 
 /// A write that failed.
 #[derive(Debug, thiserror::Error)]
@@ -126,12 +106,8 @@ impl StatusWriter {
         let mut current = active.status.clone();
         let (mut generation, mut version) = (active.generation, active.resource_version.clone());
         let now = crate::clock::now();
-        let difference = difference(
-            &current,
-            &self.merge(&current, active, generation, slice),
-            slice,
-            self.controller,
-        );
+        let wanted = self.merge(&current, active, generation, slice);
+        let difference = difference(&current, &wanted, slice, self.controller);
         let asked = u64::from_str_radix(&active.effective.hash(), 16).unwrap_or_default();
         let due = {
             let mut pacing = self.pacing.lock();
@@ -224,7 +200,6 @@ impl StatusWriter {
         }
     }
 
-    /// The whole status as it should be: `current` with our slice, and what is computed from all of it.
     fn merge(
         &self,
         current: &ClusterPolicyStatus,
@@ -232,35 +207,13 @@ impl StatusWriter {
         generation: i64,
         slice: &Slice,
     ) -> ClusterPolicyStatus {
-        let mut status = current.clone();
-        let wall = crate::clock::time().0;
-        for finding in &slice.findings {
-            let new = condition(
-                &status.conditions,
-                finding.component.as_str(),
-                finding.status,
-                finding.reason,
-                finding.message.clone(),
-                generation,
-                wall,
-            );
-            set_condition(&mut status.conditions, new);
-        }
-        let component = Some(slice.component.clone());
-        match self.controller {
-            names::controller::DRIVER => status.driver = component,
-            names::controller::DEVICE_PLUGIN => status.device_plugin = component,
-            _ => status.dcgm = component,
-        }
-        status.namespace = Some(self.namespace.clone());
-        status.effective = Some(tessera_api::policy::EffectiveStatus {
-            hash: active.effective.hash(),
-            images: active.effective.images(),
-        });
-        let (state, conditions) = computed(status.conditions, &active.effective, generation, wall);
-        status.state = Some(state);
-        status.conditions = conditions;
-        status
+        let about = About {
+            controller: self.controller,
+            namespace: &self.namespace,
+            effective: &active.effective,
+            generation,
+        };
+        merge(current, slice, &about, crate::clock::time().0)
     }
 
     /// Applies our part of `status`: own conditions and sub-object, and what is computed.
@@ -324,205 +277,4 @@ impl StatusWriter {
             }
         }
     }
-}
-
-fn is_own(type_: &str, controller: &str) -> bool {
-    ComponentCondition::COMPONENTS
-        .iter()
-        .any(|c| c.as_str() == type_ && c.controller() == Some(controller))
-}
-
-/// What `controller` applies of a status.
-fn part(status: &ClusterPolicyStatus, controller: &str) -> Value {
-    let is_computed = |type_: &str| {
-        [ComponentCondition::Ready, ComponentCondition::Supported]
-            .iter()
-            .any(|c| c.as_str() == type_)
-    };
-    let conditions: Vec<&Condition> = status
-        .conditions
-        .iter()
-        .filter(|c| is_own(&c.type_, controller) || is_computed(&c.type_))
-        .collect();
-    let mut value = json!({
-        "conditions": conditions,
-        "state": status.state,
-        "namespace": status.namespace,
-        "effective": status.effective,
-    });
-    let (field, component) = match controller {
-        names::controller::DRIVER => ("driver", &status.driver),
-        names::controller::DEVICE_PLUGIN => ("devicePlugin", &status.device_plugin),
-        _ => ("dcgm", &status.dcgm),
-    };
-    if let Some(map) = value.as_object_mut() {
-        map.insert(field.to_owned(), json!(component));
-        map.retain(|_, value| !value.is_null());
-    }
-    value
-}
-
-/// What `controller` reads back to see whether somebody has tampered with its part.
-pub(crate) fn own_part(policy: &ClusterPolicy, controller: &str) -> Value {
-    part(&policy.status.clone().unwrap_or_default(), controller)
-        .as_object_mut()
-        .map(|map| {
-            let own: Vec<Value> = map
-                .get("conditions")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter(|c| {
-                    c.get("type")
-                        .and_then(Value::as_str)
-                        .is_some_and(|type_| is_own(type_, controller))
-                })
-                .cloned()
-                .collect();
-            map.insert("conditions".to_owned(), Value::Array(own));
-            map.remove("state");
-            map.remove("effective");
-            map.remove("namespace");
-            Value::Object(std::mem::take(map))
-        })
-        .unwrap_or_default()
-}
-
-/// How `new` differs from `old` in what `controller` writes.
-fn difference(
-    old: &ClusterPolicyStatus,
-    new: &ClusterPolicyStatus,
-    slice: &Slice,
-    controller: &str,
-) -> Difference {
-    if part(old, controller) == part(new, controller) {
-        return Difference::None;
-    }
-    let own = |status: &ClusterPolicyStatus| -> BTreeMap<String, (bool, Reason, Option<i64>)> {
-        let ours = status
-            .conditions
-            .iter()
-            .filter(|c| is_own(&c.type_, controller));
-        ours.map(|c| {
-            let reason = c.reason.parse().unwrap_or(Reason::PodsNotReady);
-            // Steps on the way to ready are one and the same to a reader.
-            let reason = if c.status != "True" && is_on_its_way(reason) {
-                Reason::RollingOut
-            } else {
-                reason
-            };
-            (
-                c.type_.clone(),
-                (c.status == "True", reason, c.observed_generation),
-            )
-        })
-        .collect()
-    };
-    let (before, after) = (own(old), own(new));
-    let same_policy = old.effective == new.effective;
-    if before == after && same_policy && old.state == new.state {
-        return Difference::Detail;
-    }
-    let well = slice
-        .findings
-        .iter()
-        .all(|finding| finding.status == ConditionStatus::True || finding.reason.is_neutral());
-    if well {
-        return Difference::Recovered;
-    }
-    let settles =
-        |(type_, (ready, reason, generation)): (&String, &(bool, Reason, Option<i64>))| {
-            before
-                .get(type_)
-                .is_some_and(|(was_ready, old_reason, seen)| {
-                    let passes = is_on_its_way(*reason) || *reason == Reason::SharingMismatch;
-                    seen == generation
-                        && ((was_ready, old_reason) == (ready, reason)
-                            || *was_ready && !ready && passes)
-                })
-        };
-    if same_policy && after.iter().all(settles) {
-        Difference::Settling
-    } else {
-        Difference::Matters
-    }
-}
-
-/// Whether pods are just being started, with nothing known to be wrong.
-fn is_on_its_way(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::RollingOut
-            | Reason::Progressing
-            | Reason::WaitingForDependency
-            | Reason::PodsNotReady
-    )
-}
-
-/// The status of a policy that is not active: only the word, and why.
-fn mark(policy: &Ignored, now: k8s_openapi::jiff::Timestamp) -> ClusterPolicyStatus {
-    let (reason, message) = match policy.why {
-        IgnoredWhy::OverlaidBase => (
-            Reason::OverlaidBase,
-            format!(
-                "ClusterPolicy {} lies over this base and shows the status of both",
-                policy.active
-            ),
-        ),
-        IgnoredWhy::OlderPolicyActive => (
-            Reason::OlderPolicyActive,
-            format!(
-                "ClusterPolicy {} is older and so the active one; delete it to make this one active",
-                policy.active
-            ),
-        ),
-    };
-    let mut status = policy.status.clone();
-    let ready = condition(
-        &status.conditions,
-        ComponentCondition::Ready.as_str(),
-        ConditionStatus::False,
-        reason,
-        message,
-        policy.generation,
-        k8s_openapi::jiff::Timestamp::from_second(now.as_second()).unwrap_or(now),
-    );
-    set_condition(&mut status.conditions, ready);
-    status.state = Some(State::Ignored);
-    status
-}
-
-/// A finding.
-pub fn finding(
-    component: ComponentCondition,
-    status: impl Into<ConditionStatus>,
-    reason: Reason,
-    message: impl Into<String>,
-) -> Finding {
-    Finding {
-        component,
-        status: status.into(),
-        reason,
-        message: message.into(),
-    }
-}
-
-/// The finding of a component that the policy turns off, or cannot be used; `None` when it is on and usable.
-pub fn off_or_invalid(
-    component: ComponentCondition,
-    policy: &EffectivePolicy,
-    invalid: Option<&str>,
-) -> Option<Finding> {
-    if !component.is_enabled(policy) {
-        return Some(finding(
-            component,
-            true,
-            Reason::Disabled,
-            "the policy turns it off",
-        ));
-    }
-    invalid.map(|why| {
-        let message = format!("{why}; what ran before keeps running");
-        finding(component, false, Reason::InvalidSpec, message)
-    })
 }
