@@ -27,7 +27,7 @@ pub use self::spec::{Ready, Spec};
 use crate::audit::Audit;
 use crate::cluster::Cluster;
 use crate::controlplane::{self, Tools};
-use crate::{gpusim, paths, process};
+use crate::{gpusim, paths, process, services};
 
 /// The Node whose pods run as processes of this machine.
 pub const LAB_HOST: &str = "lab-host";
@@ -181,6 +181,14 @@ impl Lab {
     /// The working directory.
     pub fn dir(&self) -> &Path {
         &self.spec.dir
+    }
+
+    /// Opens a connection as the API server does: `target` is an address and a port, of a Service or of anything else.
+    ///
+    /// # Errors
+    /// Nothing could be reached; the message says why.
+    pub async fn dial(&self, target: &str) -> anyhow::Result<tokio::net::UnixStream> {
+        services::connect(self.spec.ports.api, target).await
     }
 
     /// How long the start took.

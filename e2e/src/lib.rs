@@ -5,6 +5,7 @@
 //! - [`supervisor`], [`hostnode`] and [`gpusim`] are the parts of the process `lab-agent`, which every lab has one of:
 //!   it owns the control plane's processes, runs the pods of Node `lab-host`, and plays the operand pods of simulated nodes.
 //! - [`nodes`] describes simulated nodes, [`audit`] counts API requests.
+//! - `services` lets the API server reach pods by their Service.
 //! - [`bench`] measures the design's budgets, [`scenario`] is what the tests in `tests/` share.
 
 pub mod audit;
@@ -19,6 +20,7 @@ pub mod nodes;
 pub mod paths;
 pub mod process;
 pub mod scenario;
+mod services;
 pub mod supervisor;
 
 pub use self::cluster::Cluster;

@@ -30,7 +30,7 @@ use self::pki::{Pki, User};
 use crate::controlplane::Tool;
 use crate::lab::{LAB_HOST, Ready, Spec};
 use crate::process::{self, Identity};
-use crate::{gpusim, hostnode};
+use crate::{gpusim, hostnode, services};
 
 /// How long the API server may take to come up.
 const API_PATIENCE: Duration = Duration::from_secs(60);
@@ -108,7 +108,7 @@ impl Running {
         let (dir, ports) = (self.spec.dir.clone(), self.spec.ports);
         let server = format!("https://127.0.0.1:{}", ports.api);
         let pki = Pki::create(&dir.join("pki"))?;
-        let files = Files::create(&dir, &pki, &server, ports.kubelet)?;
+        let files = Files::create(&dir, &pki, &server, ports)?;
         let data = self.etcd_data.join("data");
         std::fs::create_dir_all(&data)
             .with_context(|| format!("{} cannot be made", data.display()))?;
@@ -124,6 +124,7 @@ impl Running {
         )?;
         let client = client(&files.kubeconfig(User::Agent)).await?;
         self.wait_for_api(&client).await?;
+        services::start(client.clone(), ports.api, self.cancel.clone())?;
         let api_seconds = started.elapsed().as_secs_f64();
 
         say(

@@ -11,7 +11,10 @@
     reason = "a scenario fails by panicking and shows what it measured"
 )]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use tessera_e2e::lab::{Lab, Order};
 
@@ -355,4 +358,86 @@ async fn lab_error(name: &str) -> String {
         Ok(_) => String::new(),
         Err(error) => format!("{error:#}"),
     }
+}
+
+const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: dummy}
+spec:
+  selector: {app: dummy}
+  ports: [{name: http, port: 80, targetPort: http}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: unready, labels: {app: dummy}}
+spec:
+  containers:
+  - name: main
+    image: lab-dummy
+    args: [--bind=$(POD_IP):8080, --who=unready]
+    env: [{name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]
+    ports: [{name: http, containerPort: 8080}]
+    readinessProbe: {tcpSocket: {port: 1}, periodSeconds: 1}
+";
+
+/// Which pod answers at a Service's address.
+async fn who(lab: &Lab, target: &str) -> anyhow::Result<String> {
+    let mut stream = lab.dial(target).await?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    let line = text.lines().find_map(|l| l.strip_prefix("arg --who="));
+    Ok(line.unwrap_or_default().to_owned())
+}
+
+/// As webhooks are called: by the Service's address, in turn, and never a pod that is not ready.
+#[tokio::test]
+async fn services_lead_to_ready_pods() -> anyhow::Result<()> {
+    let lab = lab("services").await?;
+    lab.apply(&DUMMY.replace("spec:\n  selector", "spec:\n  replicas: 2\n  selector"))
+        .await?;
+    lab.apply(SERVICE).await?;
+    let replicas = "jsonpath={.status.readyReplicas}";
+    let query = ["get", "deploy", "dummy", "-o", replicas];
+    until(&lab, "two replicas", &query, "2").await?;
+    let running = "jsonpath={.status.containerStatuses[0].state.running.startedAt}";
+    let running = ["get", "pod", "unready", "-o", running];
+    lab.wait_for("the third pod runs", PATIENCE, || async {
+        match lab.kubectl_ok(&running).await {
+            Ok(text) if !text.is_empty() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await?;
+    let address = [
+        "get",
+        "service",
+        "dummy",
+        "-o",
+        "jsonpath={.spec.clusterIP}",
+    ];
+    let target = format!("{}:80", lab.kubectl_ok(&address).await?);
+    let mut answers = BTreeMap::<String, usize>::new();
+    for _ in 0..20 {
+        *answers.entry(who(&lab, &target).await?).or_default() += 1;
+    }
+    let counts: Vec<usize> = answers.values().copied().collect();
+    assert_eq!(counts, [10, 10], "{answers:?}");
+    assert!(!answers.contains_key("unready"), "{answers:?}");
+
+    // Without ready pods, nobody answers; an address that is no Service's is dialled as it is.
+    lab.kubectl_ok(&["scale", "deploy", "dummy", "--replicas=0"])
+        .await?;
+    lab.wait_for("nobody answers", PATIENCE, || async {
+        match who(&lab, &target).await {
+            Err(error) if error.to_string().contains("no ready pod") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await?;
+    let ip = ["get", "pod", "unready", "-o", "jsonpath={.status.podIP}"];
+    let direct = format!("{}:8080", lab.kubectl_ok(&ip).await?);
+    assert_eq!(who(&lab, &direct).await?, "unready");
+    Ok(())
 }

@@ -54,6 +54,8 @@ pub(super) fn api_server(dir: &Path, pki: &Pki, files: &Files, ports: Ports) -> 
         ),
         "--service-cluster-ip-range=10.96.0.0/16".into(),
         "--authorization-mode=Node,RBAC".into(),
+        // Services, which no kube-proxy serves here.
+        flag("--egress-selector-config-file", files.egress()),
         // Nobody resolves the names of nodes.
         "--kubelet-preferred-address-types=InternalIP".into(),
         // GPU operands are privileged by nature.

@@ -1,10 +1,13 @@
-//! The files that the control plane's processes read: kubeconfigs, audit policy, scheduler configuration, kwok's stages.
+//! The files that the control plane's processes read: kubeconfigs, audit policy, scheduler and egress
+//! configuration, kwok's stages.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::pki::{Pki, User, secret};
+use crate::lab::Ports;
+use crate::services;
 
 /// Values of `app.kubernetes.io/managed-by` whose pods gpusim plays and kwok leaves alone.
 pub(crate) const OPERAND_MANAGERS: [&str; 3] = [
@@ -24,7 +27,7 @@ impl Files {
         dir: &Path,
         pki: &Pki,
         server: &str,
-        kubelet_port: u16,
+        ports: Ports,
     ) -> anyhow::Result<Self> {
         let files = Self {
             dir: dir.to_path_buf(),
@@ -45,7 +48,11 @@ impl Files {
         )?;
         let scheduler = scheduler_configuration(&files.kubeconfig(User::Scheduler));
         std::fs::write(files.scheduler(), serde_json::to_string_pretty(&scheduler)?)?;
-        std::fs::write(files.kwok(), kwok_stages(kubelet_port))?;
+        std::fs::write(files.kwok(), kwok_stages(ports.kubelet))?;
+        std::fs::write(
+            files.egress(),
+            serde_json::to_string_pretty(&egress_configuration(ports.api))?,
+        )?;
         Ok(files)
     }
 
@@ -59,6 +66,10 @@ impl Files {
 
     pub(super) fn scheduler(&self) -> PathBuf {
         self.dir.join("kube-scheduler.json")
+    }
+
+    pub(super) fn egress(&self) -> PathBuf {
+        self.dir.join("egress.json")
     }
 
     pub(super) fn kwok(&self) -> PathBuf {
@@ -102,6 +113,20 @@ fn audit_policy() -> Value {
             { "level": "Metadata", "userGroups": ["system:serviceaccounts"] },
             { "level": "None" },
         ],
+    })
+}
+
+/// Everything of the cluster is reached through the proxy of [`crate::services`].
+fn egress_configuration(api_port: u16) -> Value {
+    // Go takes a leading @ for an abstract name.
+    let socket = format!("@{}", services::socket_name(api_port));
+    json!({
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{
+            "name": "cluster",
+            "connection": { "proxyProtocol": "HTTPConnect", "transport": { "uds": { "udsName": socket } } },
+        }],
     })
 }
 
