@@ -117,6 +117,40 @@ fn a_driver_is_outdated_only_by_what_it_is_made_from() {
 }
 
 #[test]
+fn driver_manager_evicts_only_where_nobody_else_does() {
+    let evicts = |upgrade: Value, env: Value| {
+        let spec = json!({"driver": {"upgradePolicy": upgrade, "manager": {"env": env}}});
+        let objects = built(&policy(spec), &[node("a")]);
+        let driver = objects
+            .iter()
+            .find(|object| object["metadata"]["name"] == "nvidia-driver-daemonset-ubuntu22.04")
+            .unwrap();
+        let manager = &driver["spec"]["template"]["spec"]["initContainers"][0];
+        let env = manager["env"].as_array().unwrap();
+        ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"].map(|name| {
+            let found = env.iter().find(|variable| variable["name"] == name);
+            found.unwrap()["value"] == "true"
+        })
+    };
+    let both = json!([{"name": "ENABLE_GPU_POD_EVICTION", "value": "true"}, {"name": "ENABLE_AUTO_DRAIN", "value": "true"}]);
+    let (auto, manual) = (json!({"autoUpgrade": true}), json!({"autoUpgrade": false}));
+    let cases = [
+        (json!({}), json!([]), [false, false]),
+        (auto.clone(), json!([]), [false, false]),
+        (auto, both.clone(), [false, false]),
+        (manual.clone(), json!([]), [true, false]),
+        (manual, both, [true, true]),
+    ];
+    for (upgrade, env, want) in cases {
+        assert_eq!(
+            evicts(upgrade.clone(), env.clone()),
+            want,
+            "{upgrade} {env}"
+        );
+    }
+}
+
+#[test]
 fn an_unusable_part_keeps_what_runs() {
     let policy = policy(json!({"driver": {"repoConfig": {"configMapName": "missing"}}}));
     let mut fleet = Fleet::default();

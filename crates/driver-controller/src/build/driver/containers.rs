@@ -25,8 +25,11 @@ const PROBE_PATH: &str = "/usr/local/bin/startup-probe.sh";
 const BOTH_WAYS: &str = "Bidirectional";
 const FROM_HOST: &str = "HostToContainer";
 
-/// Prepares the node: pauses the other operands, waits for pods that use GPUs, unloads the old modules. The variables
-/// are constant: they are no reason for another driver.
+/// What driver-manager would evict and drain with, cordoning and uncordoning around it.
+const EVICTIONS: [&str; 2] = ["ENABLE_GPU_POD_EVICTION", "ENABLE_AUTO_DRAIN"];
+
+/// Prepares the node: pauses the other operands, waits for pods that use GPUs, unloads the old modules. Its variables
+/// are no reason for another driver.
 pub(super) fn manager(policy: &EffectivePolicy) -> Container {
     let manager = &policy.driver.manager;
     let ours = vec![
@@ -49,6 +52,14 @@ pub(super) fn manager(policy: &EffectivePolicy) -> Container {
     made.command = Some(vec!["driver-manager".to_owned()]);
     made.args = Some(vec!["uninstall_driver".to_owned()]);
     made.env = merge_env(ours.into_iter().chain(rdma(policy)).collect(), &manager.env);
+    if policy.driver.upgrade.auto_upgrade {
+        // The upgrades of this controller clear the node, within its budget. Driver-manager would do it at any restart of
+        // the pod, and then uncordon the node whoever cordoned it (uninstallDriver in cmd/driver-manager/main.go of
+        // k8s-driver-manager). Values made for NVIDIA's chart say "true" here, which NVIDIA's operator overrules too.
+        for name in EVICTIONS {
+            set(&mut made, name, "false");
+        }
+    }
     let mut root = mount_propagated("host-root", "/host", FROM_HOST);
     root.read_only = Some(true);
     made.volume_mounts = Some(vec![
