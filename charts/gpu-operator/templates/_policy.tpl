@@ -99,9 +99,9 @@ the inputs are translated (docs/decisions/chart-values.md has the table). Nothin
 {{- end }}
 {{- end }}
 
-{{/* A component that is not installed has its operands off. Changes `spec`. */}}
+{{/* A component that is not installed has its operands off: nobody would run them. Changes `spec`. */}}
 {{- define "gpu-operator.turnOff" -}}
-{{- $operands := dict "driverController" (list "driver" "toolkit")
+{{- $operands := dict "driverController" (list "driver" "toolkit" "validator")
       "devicePluginController" (list "devicePlugin" "gfd" "migManager")
       "dcgmMonitorController" (list "dcgm" "dcgmExporter" "nodeStatusExporter") -}}
 {{- range $key, $parts := $operands }}

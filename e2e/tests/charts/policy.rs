@@ -1,7 +1,8 @@
 //! Values to the base ClusterPolicy.
 
 use crate::helm::{COMPONENTS, find, policy, render, values_gpu, yaml};
-use serde_json::json;
+use serde_json::{Value, json};
+use tessera_api::{ClusterPolicy, DefaultImages, ownership, resolve};
 
 #[test]
 fn the_users_values_make_the_base_policy() {
@@ -143,34 +144,52 @@ fn values_of_nvidias_chart_pass_through() {
 
 #[test]
 fn a_component_left_out_has_its_operands_off_and_every_subset_renders() {
-    let operands: [&[&str]; 4] = [
-        &["driver", "toolkit"],
-        &["devicePlugin", "gfd", "migManager"],
-        &["dcgm", "dcgmExporter", "nodeStatusExporter"],
-        &[],
-    ];
+    // Everything on that has a switch, so that whatever is off then was turned off by the chart.
+    let all_on = "
+devicePlugin: {config: {sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}}}
+dcgmExporter: {serviceMonitor: {enabled: true}}
+migManager: {enabled: true}
+dcgm: {enabled: true}
+nodeStatusExporter: {enabled: true}
+";
     for subset in 0..16_u32 {
         let installed = |index: usize| subset & (1 << index) != 0;
-        let mut values = values_gpu();
+        let mut values = all_on.to_owned();
         for (index, (key, _)) in COMPONENTS.iter().enumerate() {
             values.push_str(&format!("{key}: {{enabled: {}}}\n", installed(index)));
         }
         let objects = render("gpu-operator", &values);
-        let spec = &find(&objects, "ClusterPolicy", "cluster-policy").unwrap()["spec"];
         for (index, (key, chart)) in COMPONENTS.iter().enumerate() {
-            assert_eq!(
-                find(&objects, "Deployment", chart).is_some(),
-                installed(index),
-                "{key} in subset {subset:04b}"
-            );
-            assert_eq!(
-                find(&objects, "ServiceAccount", chart).is_some(),
-                installed(index),
-                "{key} in subset {subset:04b}"
-            );
-            for operand in operands[index].iter().filter(|_| !installed(index)) {
-                assert_eq!(spec[*operand]["enabled"], false, "{operand} without {key}");
+            for kind in ["Deployment", "ServiceAccount"] {
+                assert_eq!(
+                    find(&objects, kind, chart).is_some(),
+                    installed(index),
+                    "{kind} of {key} in subset {subset:04b}"
+                );
             }
+        }
+        assert_conditions_have_a_controller(&objects, installed);
+    }
+}
+
+/// The base policy asks for exactly those conditions whose owner is installed: no condition may wait for a controller that
+/// nobody runs. The owners are read from the ownership table.
+fn assert_conditions_have_a_controller(objects: &[Value], installed: impl Fn(usize) -> bool) {
+    let base = find(objects, "ClusterPolicy", "cluster-policy").unwrap();
+    let mut base: ClusterPolicy = serde_json::from_value(base.clone()).unwrap();
+    base.metadata.uid = Some("u".to_owned());
+    let policy = resolve(&[base], &DefaultImages::builtin())
+        .active
+        .unwrap()
+        .effective;
+    for (index, (key, chart)) in COMPONENTS.iter().enumerate() {
+        for condition in ownership::of(chart).unwrap().conditions {
+            assert_eq!(
+                condition.is_enabled(&policy),
+                installed(index),
+                "{condition} where {key} is installed: {}",
+                installed(index)
+            );
         }
     }
 }
