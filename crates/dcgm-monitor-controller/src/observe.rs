@@ -9,7 +9,7 @@ use tessera_api::{
     nodes::{desired_labels, is_gpu_node},
 };
 use tessera_runtime::{
-    operands::{Rollout, pod::PodFacts, untolerated},
+    operands::{Rollout, pod::PodFacts, taint_sentence, untolerated},
     watch::ObjectKey,
 };
 
@@ -77,7 +77,7 @@ pub struct Expected {
     pub unlabelled: BTreeMap<&'static str, usize>,
     /// By component: nodes that have its label.
     pub labelled: BTreeMap<&'static str, usize>,
-    /// GPU nodes with a taint that the operands do not tolerate, and the taint.
+    /// GPU nodes with a taint that the operands do not tolerate, and the sentence about it; sorted.
     pub tainted: Vec<(String, String)>,
 }
 
@@ -189,16 +189,12 @@ impl Expected {
                     Some(_) | None => {}
                 }
             }
-            if let Some(taint) = untolerated(&node.taints, &policy.daemonsets.tolerations) {
-                let value = taint
-                    .value
-                    .as_deref()
-                    .map(|value| format!("={value}"))
-                    .unwrap_or_default();
-                expected.tainted.push((
-                    node.name.clone(),
-                    format!("{}{value}:{}", taint.key, taint.effect),
-                ));
+            if let Some(taint) = untolerated(&node.taints, &policy.daemonsets.tolerations)
+                && node.label(label::DEPLOY_OPERANDS) != Some("false")
+            {
+                expected
+                    .tainted
+                    .push((node.name.clone(), taint_sentence(taint)));
             }
         }
         expected.tainted.sort();

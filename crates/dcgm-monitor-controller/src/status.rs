@@ -15,7 +15,7 @@ use tessera_api::{
 use tessera_runtime::{
     Classify, Outcome,
     apply::WriteError,
-    operands::{NAMED, Verdict, judge, name_nodes},
+    operands::{NotCovered, Verdict, judge},
     status::{Finding, Slice, finding, off_or_invalid},
 };
 
@@ -146,21 +146,14 @@ fn with_nodes(component: &str, name: &str, verdict: Verdict, progress: &Progress
         return not_ready(Reason::RollingOut, message);
     }
     if verdict.reason == Reason::NoGPUNodes && labelled > 0 {
-        return match expected.tainted.first() {
-            Some((_, taint)) if expected.tainted.len() >= labelled => {
-                let nodes: Vec<String> = expected
-                    .tainted
-                    .iter()
-                    .take(NAMED)
-                    .map(|(node, _)| node.clone())
-                    .collect();
-                let message = format!(
-                    "DaemonSet {name}: every GPU node has a taint that it does not tolerate ({}: {taint}): add it to daemonsets.tolerations",
-                    name_nodes(&nodes, expected.tainted.len())
-                );
-                not_ready(Reason::TaintsNotTolerated, message)
+        let tainted = expected.tainted.iter();
+        let tainted = tainted.map(|(node, sentence)| (node.as_str(), sentence.as_str()));
+        return match NotCovered::of(tainted).filter(|tainted| tainted.count >= labelled) {
+            Some(tainted) => {
+                let (reason, message) = tainted.told(expected.gpu_nodes);
+                not_ready(reason, message)
             }
-            _ => not_ready(
+            None => not_ready(
                 Reason::RollingOut,
                 format!("DaemonSet {name}: {labelled} nodes are about to get its pods"),
             ),
@@ -376,12 +369,8 @@ fn exceptions(judged: &[Judged<'_>], progress: &Progress) -> Vec<NodeExceptions>
         .tainted
         .iter()
         .filter(|_| !judged.is_empty());
-    let tainted = tainted.map(|(node, taint)| {
-        let message = format!(
-            "taint {taint} is not tolerated: add it to daemonsets.tolerations, or take it away"
-        );
-        (Reason::TaintsNotTolerated, node.clone(), message)
-    });
+    let tainted = tainted
+        .map(|(node, sentence)| (Reason::TaintsNotTolerated, node.clone(), sentence.clone()));
     pods.chain(NodeExceptions::group(tainted)).collect()
 }
 

@@ -21,6 +21,8 @@ pub struct Group {
 /// How many nodes are to run each operand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
+    /// Any: nodes with a GPU.
+    pub gpu: usize,
     /// The device plugin.
     pub plugin: usize,
     /// Feature discovery.
@@ -34,6 +36,7 @@ pub struct Expected {
 impl Expected {
     fn count(&mut self, roles: Roles, step: fn(&mut usize)) {
         let counters = [
+            (roles.gpu, &mut self.gpu),
             (roles.plugin, &mut self.plugin),
             (roles.gfd, &mut self.gfd),
             (roles.mig, &mut self.mig),
@@ -59,6 +62,8 @@ pub struct Advertising {
 pub struct Summary {
     /// How many nodes are to run each operand.
     pub expected: Expected,
+    /// How many would, were it not for their taints.
+    pub denied: Expected,
     /// Groups that are not empty, without [`Topic::Sharing`].
     pub groups: BTreeMap<Topic, Group>,
     /// What became of sharing.
@@ -71,6 +76,7 @@ struct Inner {
     nodes: HashMap<String, Verdict>,
     groups: BTreeMap<Topic, BTreeMap<String, String>>,
     expected: Expected,
+    denied: Expected,
     /// Nodes whose MIG change takes too long.
     overdue: BTreeSet<String>,
 }
@@ -103,6 +109,7 @@ impl Index {
         inner.nodes.clear();
         inner.groups.clear();
         inner.expected = Expected::default();
+        inner.denied = Expected::default();
         // Read under the lock: a change that comes meanwhile is taken over after this.
         if let Some(asked) = asked {
             for node in nodes.values() {
@@ -143,6 +150,7 @@ impl Index {
         }
         Summary {
             expected: inner.expected,
+            denied: inner.denied,
             groups: groups
                 .map(|(topic, nodes)| (*topic, Group::of(nodes)))
                 .collect(),
@@ -173,22 +181,26 @@ impl Group {
 
 impl Inner {
     fn put(&mut self, node: &str, verdict: Verdict) -> bool {
-        let roles = verdict.roles;
+        let (roles, denied) = (verdict.roles, verdict.denied);
         let (old, is_same) = if verdict == Verdict::default() {
             let old = self.nodes.remove(node);
-            (old.as_ref().map(|old| old.roles), old.is_none())
+            let is_same = old.is_none();
+            (old, is_same)
         } else {
             let is_same = self.nodes.get(node) == Some(&verdict);
-            let old = self.nodes.insert(node.to_owned(), verdict);
-            (old.map(|old| old.roles), is_same)
+            (self.nodes.insert(node.to_owned(), verdict), is_same)
         };
         if is_same {
             return false;
         }
-        self.expected.count(old.unwrap_or_default(), |counter| {
-            *counter = counter.saturating_sub(1);
-        });
-        self.expected.count(roles, |counter| *counter += 1);
+        let old = old.unwrap_or_default();
+        for (counters, before, now) in [
+            (&mut self.expected, old.roles, roles),
+            (&mut self.denied, old.denied, denied),
+        ] {
+            counters.count(before, |counter| *counter = counter.saturating_sub(1));
+            counters.count(now, |counter| *counter += 1);
+        }
         self.show(node);
         true
     }

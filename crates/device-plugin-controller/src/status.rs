@@ -4,7 +4,7 @@ mod mig;
 mod sharing;
 
 use crate::build::component;
-use crate::index::{Group, Summary};
+use crate::index::{Expected, Group, Summary};
 use crate::observe::Observed;
 use crate::validate::{Fault, Plan, Validated};
 use crate::verdict::Topic;
@@ -16,7 +16,7 @@ use tessera_api::policy::{ComponentStatus, NodeExceptions, OperandStatus};
 use tessera_runtime::Outcome;
 use tessera_runtime::apply::WriteError;
 use tessera_runtime::operands::pod::PodFacts;
-use tessera_runtime::operands::{Rollout, Verdict, judge, name_nodes};
+use tessera_runtime::operands::{NotCovered, Rollout, Verdict, judge, name_nodes};
 use tessera_runtime::status::{Finding, Slice, finding};
 
 /// What a reconcile leaves behind.
@@ -44,7 +44,7 @@ pub fn report(validated: &Validated, observed: &Observed, failed: &[WriteError])
                 ComponentCondition::FeatureDiscoveryReady,
                 app::GFD,
                 component::GFD,
-                nodes.expected.gfd,
+                |nodes| nodes.gfd,
             )
         },
     );
@@ -54,7 +54,7 @@ pub fn report(validated: &Validated, observed: &Observed, failed: &[WriteError])
             ComponentCondition::MigReady,
             app::MIG_MANAGER,
             component::MIG_MANAGER,
-            nodes.expected.mig,
+            |nodes| nodes.mig,
         );
         mig::finding(finding, nodes)
     });
@@ -124,11 +124,11 @@ impl View<'_> {
                 type_,
                 app::DEVICE_PLUGIN,
                 component::DEVICE_PLUGIN,
-                self.observed.nodes.expected.plugin,
+                |nodes| nodes.plugin,
             );
             let is_mps = matches!(&validated.plugin, Plan::Run(config) if config.mps);
             if is_mps && plugin.reason == Reason::Ready {
-                let mps = self.operand(type_, app::MPS, component::MPS, 0);
+                let mps = self.operand(type_, app::MPS, component::MPS, |_| 0);
                 if mps.status != plugin.status {
                     return mps;
                 }
@@ -137,13 +137,13 @@ impl View<'_> {
         })
     }
 
-    /// One DaemonSet: failed writes first, then its pods. It is not ready before all `expected` nodes count in it.
+    /// One DaemonSet: failed writes first, then its pods. It is not ready before all nodes that are to run it count in it.
     fn operand(
         &self,
         type_: ComponentCondition,
         name: &str,
         component: &str,
-        expected: usize,
+        nodes: impl Fn(&Expected) -> usize,
     ) -> Finding {
         if let Some(error) = self
             .failed
@@ -157,7 +157,16 @@ impl View<'_> {
                 format!("{error}; it is tried again"),
             );
         }
+        let summary = &self.observed.nodes;
+        let (expected, denied) = (nodes(&summary.expected), nodes(&summary.denied));
         match self.verdict(name) {
+            Some(verdict)
+                if verdict.reason == Reason::NoGPUNodes && expected == 0 && denied > 0 =>
+            {
+                self.not_covered(type_).unwrap_or_else(|| {
+                    finding(type_, verdict.ready, verdict.reason, verdict.message)
+                })
+            }
             Some(verdict) if verdict.ready && count(expected) > verdict.rollout.desired => {
                 let text = format!(
                     "DaemonSet {name}: {} of {expected} nodes have been given a pod",
@@ -180,6 +189,19 @@ impl View<'_> {
                 format!("DaemonSet {name} is being created"),
             ),
         }
+    }
+
+    /// All nodes that it is for have taints: as the other operands' conditions say it.
+    fn not_covered(&self, type_: ComponentCondition) -> Option<Finding> {
+        let summary = &self.observed.nodes;
+        let tainted = group(summary, Topic::Taint)?;
+        let not_covered = NotCovered {
+            count: tainted.count,
+            nodes: tainted.first.iter().map(|(node, _)| node.clone()).collect(),
+            sentence: tainted.first.first()?.1.clone(),
+        };
+        let (reason, message) = not_covered.told(summary.expected.gpu + summary.denied.gpu);
+        Some(finding(type_, false, reason, message))
     }
 
     fn verdict(&self, name: &str) -> Option<Verdict> {

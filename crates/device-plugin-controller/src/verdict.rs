@@ -2,7 +2,6 @@
 
 use crate::mig::protocol::{Standing, standing};
 use crate::sharing::{Advertised, Shares, compare};
-use k8s_openapi::api::core::v1::Toleration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::EffectivePolicy;
@@ -11,7 +10,7 @@ use tessera_api::effective::Operand;
 use tessera_api::names::label;
 use tessera_api::nodes::{NodeFacts, is_gpu_node, is_mig_capable};
 use tessera_api::policy::MigStrategy;
-use tessera_runtime::operands::untolerated;
+use tessera_runtime::operands::{taint_sentence, untolerated};
 
 /// What may be said about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +94,8 @@ pub struct Asked {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // four independent yes-or-no questions
 pub struct Roles {
+    /// Any: it has a GPU.
+    pub gpu: bool,
     /// The device plugin.
     pub plugin: bool,
     /// Feature discovery.
@@ -110,6 +111,8 @@ pub struct Roles {
 pub struct Verdict {
     /// What it is to run.
     pub roles: Roles,
+    /// What it would run, were it not for its taints.
+    pub denied: Roles,
     /// What is not as it should be.
     pub said: BTreeMap<Topic, String>,
 }
@@ -120,11 +123,18 @@ pub fn judge(node: &NodeFacts, asked: &Asked) -> Verdict {
     if node.deleting || !is_gpu_node(node, &asked.policy) {
         return verdict;
     }
-    if let Some(taint) = untolerated_taint(node, &asked.policy.daemonsets.tolerations) {
-        verdict.said.insert(Topic::Taint, taint);
+    let roles = roles(node, &asked.policy);
+    if let Some(taint) = untolerated(&node.taints, &asked.policy.daemonsets.tolerations) {
+        // Its feature discovery does not run either, so that nothing will tell what its cards can do.
+        let mig = roles.mig || roles.mig_unknown;
+        verdict.denied = Roles { mig, ..roles };
+        // A node that is switched off needs no toleration.
+        if roles.plugin || roles.gfd || mig {
+            verdict.said.insert(Topic::Taint, taint_sentence(taint));
+        }
         return verdict;
     }
-    verdict.roles = roles(node, &asked.policy);
+    verdict.roles = roles;
     if asked.policy.mig_manager.operand.enabled {
         mig(
             node,
@@ -153,25 +163,12 @@ fn roles(node: &NodeFacts, policy: &EffectivePolicy) -> Roles {
         .iter()
         .any(|key| node.label(key).is_some());
     Roles {
+        gpu: true,
         plugin: runs(&policy.device_plugin.operand, label::DEPLOY_DEVICE_PLUGIN),
         gfd,
         mig: has_manager && can_mig,
         mig_unknown: has_manager && gfd && !is_said,
     }
-}
-
-fn untolerated_taint(node: &NodeFacts, tolerations: &[Toleration]) -> Option<String> {
-    let taint = untolerated(&node.taints, tolerations)?;
-    let value = taint
-        .value
-        .as_deref()
-        .map(|value| format!("={value}"))
-        .unwrap_or_default();
-    let text = format!(
-        "taint {}{value}:{} is not tolerated: add it to daemonsets.tolerations, or remove it",
-        taint.key, taint.effect
-    );
-    Some(text)
 }
 
 fn mig(

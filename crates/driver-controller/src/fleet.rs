@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tessera_api::names::label;
 use tessera_api::nodes::is_gpu_node;
 use tessera_api::{EffectivePolicy, NodeFacts, conditions::Reason};
-use tessera_runtime::operands::untolerated;
+use tessera_runtime::operands::{taint_sentence, untolerated};
 
 /// Where a GPU node gets its driver from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,19 +41,10 @@ impl Placement {
             return None;
         }
         let mut exceptions = Vec::new();
-        if let Some(taint) = untolerated(&node.taints, &policy.daemonsets.tolerations) {
-            let value = taint.value.as_deref().filter(|value| !value.is_empty());
-            let text = value.map_or_else(
-                || taint.key.clone(),
-                |value| format!("{}={value}", taint.key),
-            );
-            let message = format!(
-                "taint {text}:{} is not tolerated: add it to spec.daemonsets.tolerations, or remove it",
-                taint.effect
-            );
-            exceptions.push((Reason::TaintsNotTolerated, message));
-        }
         let off = node.label(label::DEPLOY_OPERANDS) == Some("false");
+        // A node that is switched off needs no toleration.
+        let taint = untolerated(&node.taints, &policy.daemonsets.tolerations).filter(|_| !off);
+        exceptions.extend(taint.map(|taint| (Reason::TaintsNotTolerated, taint_sentence(taint))));
         let driver = if off || !policy.driver.operand.enabled {
             DriverPlace::Off
         } else {

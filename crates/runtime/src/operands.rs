@@ -4,10 +4,12 @@
 //! say why some are not ready.
 
 pub mod pod;
+mod taints;
+
+pub use taints::{NotCovered, taint_sentence, untolerated};
 
 use crate::apply::Owned;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Taint, Toleration};
 use pod::{PodFacts, Trouble, TroubleKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,36 +205,6 @@ fn reason(kind: TroubleKind) -> Reason {
     }
 }
 
-/// The first taint that keeps pods with these tolerations off a node (`NoSchedule` and `NoExecute` only).
-pub fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
-    taints
-        .iter()
-        .filter(|taint| taint.effect != "PreferNoSchedule")
-        // The DaemonSet controller adds tolerations for these to every pod.
-        .filter(|taint| !taint.key.starts_with("node.kubernetes.io/"))
-        .find(|taint| {
-            !tolerations
-                .iter()
-                .any(|toleration| tolerates(toleration, taint))
-        })
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    let key = toleration.key.as_deref().unwrap_or_default();
-    if !effect.is_empty() && effect != taint.effect {
-        return false;
-    }
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    if key.is_empty() {
-        return exists;
-    }
-    key == taint.key
-        && (exists
-            || toleration.value.as_deref().unwrap_or_default()
-                == taint.value.as_deref().unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,44 +293,5 @@ mod tests {
         let nodes: Vec<String> = (0..5).map(|n| format!("n{n}")).collect();
         assert_eq!(name_nodes(&nodes, 12), "n0, n1, n2, n3, n4 and 7 more");
         assert_eq!(name_nodes(&nodes, 5), "n0, n1, n2, n3, n4");
-    }
-
-    #[test]
-    fn tolerations_follow_the_schedulers_rules() {
-        let taint = |key: &str, value: &str, effect: &str| Taint {
-            key: key.to_owned(),
-            value: Some(value.to_owned()),
-            effect: effect.to_owned(),
-            time_added: None,
-        };
-        let toleration = |key: &str, operator: &str, value: &str, effect: &str| Toleration {
-            key: (!key.is_empty()).then(|| key.to_owned()),
-            operator: Some(operator.to_owned()),
-            value: (!value.is_empty()).then(|| value.to_owned()),
-            effect: (!effect.is_empty()).then(|| effect.to_owned()),
-            ..Toleration::default()
-        };
-        let gpu = taint("gpu", "true", "NoSchedule");
-        let cases = [
-            (toleration("gpu", "Equal", "true", "NoSchedule"), true),
-            (toleration("gpu", "Equal", "false", "NoSchedule"), false),
-            (toleration("gpu", "Exists", "", ""), true),
-            (toleration("", "Exists", "", ""), true),
-            (toleration("gpu", "Exists", "", "NoExecute"), false),
-            (toleration("other", "Exists", "", ""), false),
-        ];
-        for (toleration, ok) in cases {
-            assert_eq!(
-                untolerated(
-                    std::slice::from_ref(&gpu),
-                    std::slice::from_ref(&toleration)
-                )
-                .is_none(),
-                ok,
-                "{toleration:?}"
-            );
-        }
-        let soft = taint("gpu", "true", "PreferNoSchedule");
-        assert!(untolerated(&[soft], &[]).is_none());
     }
 }

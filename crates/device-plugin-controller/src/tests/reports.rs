@@ -8,7 +8,7 @@ use crate::validate::{Validated, validate};
 use crate::verdict::Asked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tessera_api::conditions::ConditionStatus;
+use tessera_api::conditions::{ConditionStatus, Reason};
 use tessera_api::{EffectivePolicy, NodeFacts};
 use tessera_runtime::Outcome;
 use tessera_runtime::operands::Rollout;
@@ -192,9 +192,49 @@ fn nodes_that_nobody_serves_are_exceptions_and_no_mismatch() {
     assert_eq!(
         exceptions,
         [
-            "TaintsNotTolerated [\"gpu-1\"] taint x=y:NoSchedule is not tolerated: add it to daemonsets.tolerations, or remove it",
+            "TaintsNotTolerated [\"gpu-1\"] taint x=y:NoSchedule is not tolerated: add it to spec.daemonsets.tolerations, or remove it",
             "NodePaused [\"gpu-2\"] label nvidia.com/gpu.deploy.device-plugin is paused-for-driver-upgrade",
         ]
+    );
+}
+
+#[test]
+fn where_every_node_is_tainted_each_operand_names_the_taint() {
+    let validated = validated(spec("{migManager: {enabled: true}}"), &Maps::new());
+    let mut tainted = node("gpu-1", &[], 8);
+    tainted.taints.push(
+        serde_json::from_value(serde_json::json!({"key": "x", "effect": "NoSchedule"})).unwrap(),
+    );
+    let mut off = tainted.clone();
+    off.name = "gpu-2".to_owned();
+    off.labels.insert(
+        "nvidia.com/gpu.deploy.operands".to_owned(),
+        "false".to_owned(),
+    );
+    let mut observed = all_ready(summary(&validated, vec![tainted, off.clone()]));
+    let nowhere = Rollout {
+        observed: true,
+        ..Rollout::default()
+    };
+    for rollout in observed.rollouts.values_mut() {
+        *rollout = nowhere;
+    }
+    let slice = report(&validated, &observed, &[]).slice;
+    for condition in ["DevicePluginReady", "FeatureDiscoveryReady", "MigReady"] {
+        assert_eq!(
+            line(find(&slice.findings, condition)),
+            "False TaintsNotTolerated: 1 of 2 GPU nodes not covered: on gpu-1: taint x:NoSchedule is not tolerated: \
+             add it to spec.daemonsets.tolerations, or remove it",
+            "{condition}"
+        );
+    }
+    // A node that is switched off needs no toleration.
+    observed.nodes = summary(&validated, vec![off]);
+    let slice = report(&validated, &observed, &[]).slice;
+    let plugin = find(&slice.findings, "DevicePluginReady");
+    assert_eq!(
+        (plugin.status, plugin.reason),
+        (ConditionStatus::True, Reason::NoGPUNodes)
     );
 }
 

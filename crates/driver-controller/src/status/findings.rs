@@ -50,7 +50,7 @@ pub(super) fn driver(
     first_wrong(
         judged,
         [
-            uncovered(component, rolled),
+            uncovered(component, rolled, verdict, false),
             exception(component, rolled, Reason::UnknownOperatingSystem),
         ],
     )
@@ -86,12 +86,10 @@ pub(super) fn toolkit(
         )
     });
     let unsupported = exception(component, rolled, Reason::UnsupportedRuntime);
+    let told = validated.policy.driver.operand.enabled;
     first_wrong(
         judged,
-        [
-            unsupported,
-            uncovered_without(component, rolled, validated.policy.driver.operand.enabled),
-        ],
+        [unsupported, uncovered(component, rolled, verdict, told)],
     )
 }
 
@@ -128,7 +126,9 @@ pub(super) fn validator(
         judged.reason = Reason::ValidationFailed;
         judged.message.push_str("; the log of that container says what fails: kubectl logs -l app=nvidia-operator-validator -c <container>");
     }
-    judged
+    let policy = validated.policy;
+    let told = policy.driver.operand.enabled || policy.toolkit.operand.enabled;
+    first_wrong(judged, [uncovered(component, rolled, verdict, told)])
 }
 
 /// What is known without looking at pods.
@@ -231,18 +231,19 @@ fn without_driver(rolled: &Rolled) -> Finding {
     )
 }
 
-/// Nodes that no operand reaches because of a taint.
-fn uncovered(component: ComponentCondition, rolled: &Rolled) -> Option<Finding> {
-    exception(component, rolled, Reason::TaintsNotTolerated)
-}
-
-/// The same, told once: by the first component that is on.
-fn uncovered_without(
+/// Nodes that no operand reaches because of a taint. Where a component before this one has `told` of them, they are told
+/// again only if the DaemonSet runs nowhere.
+fn uncovered(
     component: ComponentCondition,
     rolled: &Rolled,
+    verdict: Option<&Verdict>,
     told: bool,
 ) -> Option<Finding> {
-    uncovered(component, rolled).filter(|_| !told)
+    let nowhere = verdict.is_some_and(|verdict| verdict.rollout.desired == 0);
+    if told && !nowhere {
+        return None;
+    }
+    exception(component, rolled, Reason::TaintsNotTolerated)
 }
 
 fn exception(component: ComponentCondition, rolled: &Rolled, reason: Reason) -> Option<Finding> {

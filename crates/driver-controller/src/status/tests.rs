@@ -283,10 +283,18 @@ fn a_taint_is_told_once_and_by_name() {
     );
     scene.ready = 1;
     assert_eq!(scene.said()[1].1, Reason::TaintsNotTolerated);
-    // Nothing runs anywhere.
-    let mut scene = Scene::new(defaults(), vec![tainted]);
+    // Nothing runs anywhere: each says the same.
+    let mut scene = Scene::new(defaults(), vec![tainted.clone()]);
     scene.ready = 0;
-    assert_eq!(scene.said()[0].1, Reason::TaintsNotTolerated);
+    let said = scene.said();
+    assert_eq!((said[0].0, said[0].1), (false, Reason::TaintsNotTolerated));
+    assert!(said.iter().all(|one| *one == said[0]), "{said:?}");
+    // A node that is switched off needs no toleration.
+    let key = label::DEPLOY_OPERANDS.to_owned();
+    tainted.labels.insert(key, "false".to_owned());
+    let mut scene = Scene::new(defaults(), vec![node("a"), tainted]);
+    scene.ready = 2;
+    assert!(scene.said()[0].0, "{:?}", scene.said()[0]);
 }
 
 #[test]
