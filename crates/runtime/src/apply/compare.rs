@@ -52,7 +52,7 @@ pub fn covers(desired: &Value, live: &Value) -> bool {
 /// `exact` forbids fields beyond the desired ones (within atomic values).
 fn value_covers(field: &str, desired: &Value, live: Option<&Value>, exact: bool) -> bool {
     let Some(live) = live else {
-        return is_empty(desired);
+        return is_unset(field, desired);
     };
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
@@ -71,7 +71,7 @@ fn value_covers(field: &str, desired: &Value, live: Option<&Value>, exact: bool)
                         .all(|(desired, live)| value_covers("", desired, Some(live), false))
             }
         },
-        (Value::Null, other) => is_empty(other),
+        (Value::Null, other) => is_unset(field, other),
         (Value::String(desired), Value::String(live)) => {
             desired == live || same_quantity(field, desired, live)
         }
@@ -97,7 +97,7 @@ fn map_covers(
         }
     };
     let may_stay = |key: &String, value: &Value| {
-        desired.contains_key(key) || is_empty(value) || is_default(field, key, value)
+        desired.contains_key(key) || is_unset(key, value) || is_default(field, key, value)
     };
     desired
         .iter()
@@ -119,13 +119,25 @@ fn same_key(keys: &[&str], desired: &Value, live: &Value) -> bool {
     named.peek().is_some() && named.all(|key| desired.get(*key) == live.get(*key))
 }
 
-/// The API server does not store empty values of optional fields.
-fn is_empty(value: &Value) -> bool {
+/// The API server does not store empty values of optional fields. `false` it does store (absence may mean true, as for
+/// `automountServiceAccountToken`), but for the fields that are no pointers in Kubernetes' types.
+fn is_unset(field: &str, value: &Value) -> bool {
     match value {
-        Value::Null | Value::Bool(false) => true,
+        Value::Null => true,
+        Value::Bool(false) => matches!(
+            field,
+            "hostNetwork"
+                | "hostPID"
+                | "hostIPC"
+                | "readOnly"
+                | "stdin"
+                | "stdinOnce"
+                | "tty"
+                | "publishNotReadyAddresses"
+        ),
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
-        Value::Object(map) => map.values().all(is_empty),
+        Value::Object(map) => map.iter().all(|(key, value)| is_unset(key, value)),
         Value::Number(_) | Value::Bool(true) => false,
     }
 }
@@ -158,9 +170,21 @@ mod tests {
             ("missing", json!({"a": 1}), json!({}), false),
             (
                 "empty values are not stored",
-                json!({"a": [], "b": {}, "c": false, "d": "", "e": null}),
+                json!({"a": [], "b": {}, "hostPID": false, "d": "", "e": null}),
                 json!({}),
                 true,
+            ),
+            (
+                "where absence means true, a removed false is an edit",
+                json!({"automountServiceAccountToken": false}),
+                json!({}),
+                false,
+            ),
+            (
+                "also deep inside",
+                json!({"securityContext": {"allowPrivilegeEscalation": false}}),
+                json!({}),
+                false,
             ),
             (
                 "defaults are added by the server",
