@@ -172,20 +172,13 @@ impl View<'_> {
                     "DaemonSet {name}: {} of {expected} nodes have been given a pod",
                     verdict.rollout.desired
                 );
-                finding(type_, false, Reason::Progressing, text)
-            }
-            // A pod that is not ready yet is what a roll-out looks like.
-            Some(verdict)
-                if verdict.reason == Reason::PodsNotReady
-                    && verdict.rollout.updated < verdict.rollout.desired =>
-            {
-                finding(type_, false, Reason::RollingOut, verdict.message)
+                finding(type_, false, Reason::RollingOut, text)
             }
             Some(verdict) => finding(type_, verdict.ready, verdict.reason, verdict.message),
             None => finding(
                 type_,
                 false,
-                Reason::Progressing,
+                Reason::RollingOut,
                 format!("DaemonSet {name} is being created"),
             ),
         }
@@ -255,7 +248,10 @@ fn exceptions(observed: &Observed, is_mismatch: bool) -> Vec<NodeExceptions> {
     let mut list = Vec::new();
     for exception in tessera_runtime::operands::group(&observed.troubled) {
         // Pods that are on their way are no exception.
-        if exception.reason != Reason::RollingOut {
+        if !matches!(
+            exception.reason,
+            Reason::RollingOut | Reason::WaitingForDependency
+        ) {
             list.push(NodeExceptions {
                 reason: exception.reason.to_string(),
                 count: count(exception.count),

@@ -199,9 +199,8 @@ fn reason(kind: TroubleKind) -> Reason {
         TroubleKind::Config => Reason::ContainerConfigError,
         TroubleKind::Rejected => Reason::PodRejected,
         TroubleKind::NotReady => Reason::PodsNotReady,
-        TroubleKind::Waiting | TroubleKind::Starting | TroubleKind::Terminating => {
-            Reason::RollingOut
-        }
+        TroubleKind::Dependency => Reason::WaitingForDependency,
+        TroubleKind::Starting | TroubleKind::Terminating => Reason::RollingOut,
     }
 }
 
@@ -286,6 +285,30 @@ mod tests {
             );
         }
         assert!(judge("x", counts(3, 3, 2), &[], false).ready);
+    }
+
+    #[test]
+    fn one_reason_for_each_situation() {
+        use TroubleKind::{Crash, Dependency, NotReady, Starting, Terminating};
+        let cases: [(&[TroubleKind], Reason); 7] = [
+            (&[], Reason::RollingOut),
+            (&[Starting], Reason::RollingOut),
+            (&[Terminating, Starting], Reason::RollingOut),
+            (&[Starting, Dependency], Reason::WaitingForDependency),
+            (&[Starting, NotReady], Reason::PodsNotReady),
+            (&[Dependency, NotReady], Reason::PodsNotReady),
+            (&[NotReady, Crash, Dependency], Reason::CrashLooping),
+        ];
+        for (kinds, reason) in cases {
+            let pods: Vec<_> = (0..)
+                .zip(kinds)
+                .map(|(n, kind)| pod(&format!("n{n}"), Some((*kind, "why"))))
+                .collect();
+            for updated in [1, 9] {
+                let told = judge("x", counts(9, 1, updated), &pods, true);
+                assert_eq!(told.reason, reason, "{kinds:?}, {updated} updated");
+            }
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn is_lasting(kind: tessera_runtime::operands::pod::TroubleKind) -> bool {
     use tessera_runtime::operands::pod::TroubleKind as Kind;
     match kind {
         Kind::ImagePull | Kind::Crash | Kind::Config | Kind::Rejected | Kind::Unschedulable => true,
-        Kind::Waiting | Kind::NotReady | Kind::Starting | Kind::Terminating => false,
+        Kind::NotReady | Kind::Dependency | Kind::Starting | Kind::Terminating => false,
     }
 }
 

@@ -388,7 +388,7 @@ fn labels_that_are_not_written_yet_are_not_the_absence_of_gpus() {
     assert_eq!(
         lines(&observed),
         [
-            "False Progressing: DaemonSet nvidia-device-plugin-daemonset: 0 of 1 nodes have been given a pod",
+            "False RollingOut: DaemonSet nvidia-device-plugin-daemonset: 0 of 1 nodes have been given a pod",
             "False Progressing: feature discovery has yet to say on 1 nodes whether their cards can do MIG",
         ]
     );

@@ -6,7 +6,6 @@ use crate::observe::Rolled;
 use crate::validate::{Part, Validated};
 use tessera_api::conditions::{ComponentCondition, ConditionStatus, Reason};
 use tessera_api::effective::Operand;
-use tessera_runtime::operands::pod::TroubleKind;
 use tessera_runtime::operands::{Verdict, name_nodes};
 use tessera_runtime::status::{Finding, finding, off_or_invalid};
 
@@ -184,34 +183,10 @@ fn counted(
     }
     let reason = if verdict.reason == Reason::NoGPUNodes {
         Reason::Ready
-    } else if verdict.reason == Reason::PodsNotReady && only_starting(component, rolled) {
-        Reason::RollingOut
     } else {
         verdict.reason
     };
     Some(finding(component, verdict.ready, reason, message(verdict)))
-}
-
-/// A container that has started once and is not ready yet is on its way (a driver builds for minutes): that is no other
-/// reason than rolling out, and a status that told each step would be written at each.
-fn only_starting(component: ComponentCondition, rolled: &Rolled) -> bool {
-    let of = [
-        (ComponentCondition::DriverReady, DRIVER),
-        (ComponentCondition::ToolkitReady, TOOLKIT),
-        (ComponentCondition::ValidatorReady, VALIDATOR),
-    ];
-    let label = of
-        .into_iter()
-        .find(|(condition, _)| *condition == component)
-        .map(|(_, label)| label);
-    let mut pods = label
-        .and_then(|label| rolled.pods.get(label))
-        .into_iter()
-        .flatten();
-    pods.all(|pod| match &pod.trouble {
-        None => true,
-        Some(trouble) => pod.restarts == 0 && trouble.kind > TroubleKind::Unschedulable,
-    })
 }
 
 /// GPU nodes, but no driver pool.

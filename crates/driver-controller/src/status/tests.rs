@@ -234,25 +234,34 @@ fn a_failing_check_is_named() {
 }
 
 #[test]
-fn a_pod_on_its_way_is_rolling_out_and_one_that_came_back_is_not() {
+fn a_pod_on_its_way_is_rolling_out_and_one_that_waits_names_what_for() {
     let mut scene = Scene::new(defaults(), vec![node("a")]);
     scene.ready = 0;
-    scene.pods = vec![trouble(
-        DRIVER,
-        "a",
-        TroubleKind::NotReady,
-        "container nvidia-driver-ctr runs but is not ready",
-    )];
-    assert_eq!(scene.said()[0].1, Reason::RollingOut);
-    assert!(
-        scene.said()[0]
-            .2
-            .ends_with("on a: container nvidia-driver-ctr runs but is not ready"),
-        "{:?}",
-        scene.said()[0]
+    let runs = "container nvidia-driver-ctr runs but is not ready";
+    let waits =
+        "init container driver-validation waits for the driver on its node (see DriverReady)";
+    scene.pods = vec![
+        trouble(DRIVER, "a", TroubleKind::Starting, runs),
+        trouble(TOOLKIT, "a", TroubleKind::Dependency, waits),
+        trouble(
+            VALIDATOR,
+            "a",
+            TroubleKind::NotReady,
+            "container x runs but is not ready",
+        ),
+    ];
+    let said = scene.said();
+    let reasons: Vec<Reason> = said.iter().map(|(_, reason, _)| *reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            Reason::RollingOut,
+            Reason::WaitingForDependency,
+            Reason::PodsNotReady
+        ]
     );
-    scene.pods[0].restarts = 2;
-    assert_eq!(scene.said()[0].1, Reason::PodsNotReady);
+    assert!(said[0].2.ends_with(&format!("on a: {runs}")), "{said:?}");
+    assert!(said[1].2.ends_with(&format!("on a: {waits}")), "{said:?}");
 }
 
 #[test]
