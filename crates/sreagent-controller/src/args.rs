@@ -14,6 +14,9 @@ pub struct Args {
     /// Image of the agents, unless an SREAgent names its own.
     #[arg(long, env = "SRE_AGENT_IMAGE", default_value = concat!("ghcr.io/tessera-gpu/tessera/sre-agent:", env!("CARGO_PKG_VERSION")))]
     pub agent_image: String,
+    /// Pull secrets of the agents' pods, comma-separated; they are looked up in each SREAgent's namespace.
+    #[arg(long, env = "SRE_AGENT_IMAGE_PULL_SECRETS", value_delimiter = ',')]
+    pub agent_image_pull_secrets: Vec<String>,
     /// Namespaces whose SREAgents may repair nodes, comma-separated; `*` is all of them. Elsewhere autoRepair is not honoured.
     #[arg(
         long,
@@ -35,6 +38,8 @@ pub struct Args {
 pub struct Settings {
     /// Image, unless an SREAgent names its own.
     pub image: String,
+    /// Pull secrets of the pods.
+    pub pull_secrets: Vec<String>,
     /// Namespaces that may repair; `None` is all.
     pub repair_namespaces: Option<BTreeSet<String>>,
     /// Log level of the agents: that of this controller.
@@ -57,12 +62,7 @@ impl Settings {
 impl Args {
     /// What they say about agents.
     pub fn settings(&self) -> Settings {
-        let named: BTreeSet<String> = self
-            .repair_namespaces
-            .iter()
-            .map(|name| name.trim().to_owned())
-            .filter(|name| !name.is_empty())
-            .collect();
+        let named: BTreeSet<String> = names(&self.repair_namespaces).collect();
         let flag = |name: &str, value: &Option<String>| {
             value.as_ref().map(|value| format!("--{name}={value}"))
         };
@@ -72,6 +72,7 @@ impl Args {
         ];
         Settings {
             image: self.agent_image.clone(),
+            pull_secrets: names(&self.agent_image_pull_secrets).collect(),
             repair_namespaces: (!named.contains("*")).then_some(named),
             log_level: self.runtime.log_level.clone(),
             log_format: match self.runtime.log_format {
@@ -81,6 +82,12 @@ impl Args {
             extra_args: extra.into_iter().flatten().collect(),
         }
     }
+}
+
+/// Without blanks around them, and without empty ones.
+fn names(list: &[String]) -> impl Iterator<Item = String> {
+    let trimmed = list.iter().map(|name| name.trim());
+    trimmed.filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -98,6 +105,14 @@ mod tests {
         assert!(some.may_repair_from("team") && !some.may_repair_from("anything"));
         let none = settings(&["--repair-namespaces="]);
         assert!(!none.may_repair_from("anything"));
+    }
+
+    #[test]
+    fn pull_secrets_are_a_list() {
+        let given = settings(&["--agent-image-pull-secrets=one, two"]);
+        assert_eq!(given.pull_secrets, ["one", "two"]);
+        let none = settings(&["--agent-image-pull-secrets="]);
+        assert!(none.pull_secrets.is_empty());
     }
 
     #[test]

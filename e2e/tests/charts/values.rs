@@ -149,6 +149,16 @@ fn one_registry_and_one_list_of_secrets_reach_every_image() {
             }
         }
     }
+    // Agents are pods in their SREAgents' namespaces: their controller gives them the same.
+    let agents = json!({"name": "SRE_AGENT_IMAGE_PULL_SECRETS", "value": "one,two"});
+    let of_agents = |objects: &[Value]| {
+        let env = container(objects, "sreagent-controller")["env"].clone();
+        env.as_array().unwrap().contains(&agents)
+    };
+    assert!(of_agents(&objects));
+    let alone = render("sreagent-controller", "imagePullSecrets: [one, two]");
+    assert!(of_agents(&alone));
+    assert!(!of_agents(&render("gpu-operator", &values_gpu())));
     let driver = container(&objects, "driver-controller")["env"].to_string();
     assert!(
         driver.contains("DRIVER_MANAGER_IMAGE")

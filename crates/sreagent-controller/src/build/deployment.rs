@@ -3,9 +3,9 @@
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy};
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
-    NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector,
-    PodSecurityContext, PodSpec, PodTemplateSpec, PreferredSchedulingTerm, Probe,
-    ResourceRequirements, SeccompProfile, SecurityContext,
+    LocalObjectReference, NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm,
+    ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, PreferredSchedulingTerm,
+    Probe, ResourceRequirements, SeccompProfile, SecurityContext,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -77,7 +77,12 @@ fn owned((key, value): (&str, &str)) -> (String, String) {
 }
 
 fn pod(agent: &Validated, settings: &Settings) -> PodSpec {
+    let secrets = settings.pull_secrets.iter();
+    let secrets: Vec<LocalObjectReference> = secrets
+        .map(|name| LocalObjectReference { name: name.clone() })
+        .collect();
     PodSpec {
+        image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
         service_account_name: Some(agent.agent.clone()),
         security_context: Some(PodSecurityContext {
             run_as_non_root: Some(true),

@@ -6,12 +6,17 @@ use serde_json::json;
 use tessera_api::SREAgent;
 
 fn built(spec: &serde_json::Value) -> Vec<serde_json::Value> {
+    built_with(spec, &[])
+}
+
+fn built_with(spec: &serde_json::Value, pull_secrets: &[&str]) -> Vec<serde_json::Value> {
     let object: SREAgent = serde_json::from_value(json!({
         "apiVersion": "aiops.local/v1", "kind": "SREAgent",
         "metadata": {"name": "gpu-monitor-agent", "namespace": "gpu-operator", "uid": "0f7b"}, "spec": spec}))
     .unwrap();
     let settings = Settings {
         image: "ghcr.io/tessera-gpu/tessera/sre-agent:test".into(),
+        pull_secrets: pull_secrets.iter().map(ToString::to_string).collect(),
         log_level: "info".into(),
         log_format: "json",
         ..Settings::default()
@@ -38,6 +43,19 @@ fn of_an_agent_that_only_watches_with_a_pod_of_its_own() {
         "image": "r.example/sre-agent:v2",
         "resources": {"limits": {"memory": "1Gi"}},
         "tolerations": [{"key": "infra", "operator": "Exists"}]}})));
+}
+
+#[test]
+fn agents_pull_with_the_secrets_of_the_install() {
+    let secrets = |names: &[&str]| {
+        let objects = built_with(&json!({}), names);
+        let mut kinds = objects.iter();
+        let deployment = kinds.find(|object| object["kind"] == "Deployment").unwrap();
+        deployment["spec"]["template"]["spec"]["imagePullSecrets"].clone()
+    };
+    let both = json!([{"name": "one"}, {"name": "two"}]);
+    assert_eq!(secrets(&["one", "two"]), both);
+    assert_eq!(secrets(&[]), json!(null));
 }
 
 #[test]

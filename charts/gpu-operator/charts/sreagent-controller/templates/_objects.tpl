@@ -2,6 +2,11 @@
 {{- define "sreagent-controller.objects" -}}
 {{- $agent := include "tessera.image" (dict "scope" . "name" "sre-agent" "image" .Values.agentImage) -}}
 {{- $env := list (dict "name" "SRE_AGENT_IMAGE" "value" $agent) -}}
+{{- $secrets := list -}}
+{{- range include "tessera.pullSecrets" . | fromYamlArray }}{{ $secrets = append $secrets .name }}{{ end -}}
+{{- with $secrets }}
+{{- $env = append $env (dict "name" "SRE_AGENT_IMAGE_PULL_SECRETS" "value" (join "," .)) }}
+{{- end -}}
 {{- with .Values.repairNamespaces }}
 {{- $env = append $env (dict "name" "REPAIR_NAMESPACES" "value" (join "," .)) }}
 {{- end -}}
