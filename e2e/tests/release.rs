@@ -330,6 +330,7 @@ async fn uninstall_takes_what_is_ours_leaves_the_rest_and_an_install_on_top_work
         .collect();
     mark_nodes(&lab, &nodes).await;
     lab.apply(LEFTOVERS).await.unwrap();
+    report_ready(&lab).await;
 
     lab.helm_uninstall(&[]).await.unwrap();
 
@@ -373,6 +374,17 @@ async fn uninstall_takes_what_is_ours_leaves_the_rest_and_an_install_on_top_work
         .await,
         r#"["example.com/other"]"#
     );
+    let policy = &["clusterpolicy", "gpu-cluster-config"];
+    assert_eq!(
+        field(
+            &lab,
+            policy,
+            "jsonpath={.status.state}{.status.conditions}{.status.driver}"
+        )
+        .await,
+        "",
+        "nobody is left who could keep it true"
+    );
     let labels = field(&lab, &["node", &nodes[0]], "jsonpath={.metadata.labels}").await;
     assert!(
         !labels.contains("gpu.present") && !labels.contains("gpu.deploy.driver"),
@@ -397,6 +409,47 @@ async fn uninstall_takes_what_is_ours_leaves_the_rest_and_an_install_on_top_work
         .await
         .unwrap();
     assert!(exists(&lab, &["clusterpolicy", "cluster-policy"]).await);
+}
+
+/// The user's policy as two controllers have reported it.
+async fn report_ready(lab: &Lab) {
+    let condition = |name: &str| {
+        format!(
+            "{{type: {name}, status: 'True', reason: Ready, message: m, lastTransitionTime: '2026-01-01T00:00:00Z'}}"
+        )
+    };
+    for (controller, own, part) in [
+        ("driver-controller", "DriverReady", "driver"),
+        ("dcgm-monitor-controller", "ExporterReady", "dcgm"),
+    ] {
+        let status = format!(
+            "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {{name: gpu-cluster-config}}\nstatus: {{state: ready, \
+             {part}: {{summary: 2/2}}, conditions: [{}, {}]}}\n",
+            condition(own),
+            condition("Ready")
+        );
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), status).unwrap();
+        lab.kubectl_ok(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--subresource=status",
+            &format!("--field-manager={controller}.aiops.local"),
+            "-f",
+            file.path().to_str().unwrap(),
+        ])
+        .await
+        .unwrap();
+    }
+    let policy = &["clusterpolicy", "gpu-cluster-config"];
+    let state = field(
+        lab,
+        policy,
+        "jsonpath={.status.state}{.status.dcgm.summary}",
+    )
+    .await;
+    assert_eq!(state, "ready2/2");
 }
 
 /// Labels under our field manager, a user's label, our cordon on the first node, somebody else's on the second.

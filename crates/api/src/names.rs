@@ -135,6 +135,8 @@ pub mod annotation {
     pub const CORDONED_BY: &str = "aiops.local/cordoned-by";
     /// NVIDIA: an upgrade of this node was asked for.
     pub const UPGRADE_REQUESTED: &str = "nvidia.com/gpu-driver-upgrade-requested";
+    /// While it is `true` on a node, NVIDIA's driver-manager leaves cordons and evictions to whoever set it.
+    pub const UPGRADE_ENABLED: &str = "nvidia.com/gpu-driver-upgrade-enabled";
 }
 
 /// `app` label (and, but for pools, name) of each operand's DaemonSet.

@@ -2,7 +2,7 @@
 
 use crate::{
     conditions::ComponentCondition,
-    names::{NODE_LABELS_MANAGER, annotation, controller, label},
+    names::{NODE_LABELS_MANAGER, controller},
 };
 
 /// What one writer owns. Paths are of the object named by `on`; a path owns everything below it.
@@ -54,6 +54,10 @@ pub const TABLE: [Ownership; 6] = [
             part(
                 "Node",
                 "metadata.labels[nvidia.com/gpu-driver-upgrade-state]",
+            ),
+            part(
+                "Node",
+                "metadata.annotations[nvidia.com/gpu-driver-upgrade-enabled]",
             ),
             part("Node", "spec.unschedulable during DriverUpgrade"),
         ],
@@ -135,14 +139,6 @@ pub const TABLE: [Ownership; 6] = [
         ],
         conditions: &[],
     },
-];
-
-/// Node labels and annotations of ours that an uninstallation removes when their value is one that we write, in whatever way they came.
-pub const NODE_LEFTOVERS: [&str; 4] = [
-    label::GPU_PRESENT,
-    label::DEPLOY_PREFIX,
-    label::UPGRADE_STATE,
-    annotation::CORDONED_BY,
 ];
 
 /// The entry of a writer.

@@ -33,6 +33,8 @@ pub fn uninstall() -> Rights {
             &["list", "delete"],
         ))
         .cluster(rule("aiops.local", &["sreagents"], &["list", "patch"]))
+        .cluster(rule("nvidia.com", &["clusterpolicies"], &["list"]))
+        .cluster(rule("nvidia.com", &["clusterpolicies/status"], &["patch"]))
         .namespaced(rule("apps", &["deployments/scale"], &["patch"]))
         .namespaced(rule("apps", &["daemonsets"], &["list", "delete"]))
         .namespaced(rule("", &["configmaps", "services"], &["list", "delete"]))

@@ -8,6 +8,7 @@ mod agents;
 mod controllers;
 mod nodes;
 mod objects;
+mod policies;
 
 use std::time::{Duration, Instant};
 
@@ -129,6 +130,7 @@ pub async fn run(client: Client, args: &Args) -> anyhow::Result<()> {
     let owners = Owners::new(&run.controllers, controllers::others_run(&run).await?);
     nodes::clean(&run, &owners).await?;
     nodes::remove_operations(&run, &owners).await?;
+    policies::forget(&run).await?;
     println!(
         "done: nothing of {} is left in namespace {} or on the nodes",
         run.controllers.join(", "),

@@ -257,6 +257,7 @@ pub(super) async fn remove_operations(run: &Run, owners: &Owners) -> anyhow::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tessera_api::ownership;
 
     fn node(value: Value) -> Node {
         serde_json::from_value(value).unwrap()
@@ -302,6 +303,59 @@ mod tests {
             ]
         );
         assert!(cleanup.annotations.is_empty() && !cleanup.uncordon);
+    }
+
+    /// Every label and annotation of nodes in the ownership table, with the manager that writes it.
+    fn owned_by_table() -> Vec<(&'static str, String, String)> {
+        let parts = ownership::TABLE
+            .iter()
+            .flat_map(|entry| entry.parts.iter().map(move |part| (entry, part)));
+        let found = parts
+            .filter(|(_, part)| part.on == "Node")
+            .filter_map(|(entry, part)| {
+                let (what, key) = part.path.strip_prefix("metadata.")?.split_once('[')?;
+                let key = key.trim_end_matches(']').replace('*', "driver");
+                let what = if what == "labels" {
+                    "labels"
+                } else {
+                    "annotations"
+                };
+                Some((what, key, entry.field_manager.to_owned()))
+            });
+        found.collect()
+    }
+
+    #[test]
+    fn all_that_the_ownership_table_names_goes_unless_somebody_else_set_it() {
+        let owned = owned_by_table();
+        for wanted in [
+            label::MIG_CONFIG,
+            annotation::UPGRADE_ENABLED,
+            label::UPGRADE_STATE,
+        ] {
+            assert!(owned.iter().any(|(_, key, _)| key == wanted), "{wanted}");
+        }
+        for (what, key, manager) in owned {
+            let by = |manager: &str| {
+                let fields = json!({"f:metadata": {format!("f:{what}"): {format!("f:{key}"): {}}}});
+                node(
+                    json!({"metadata": {"name": "gpu-1", what: {key.clone(): "true"},
+                    "managedFields": [{"manager": manager, "operation": "Update", "fieldsV1": fields}]}}),
+                )
+            };
+            let cleanup = NodeCleanup::of(&by(&manager), None, &all()).unwrap();
+            let gone = if what == "labels" {
+                &cleanup.labels
+            } else {
+                &cleanup.annotations
+            };
+            assert!(gone.contains(&key), "{key} of {manager}");
+            assert_eq!(
+                NodeCleanup::of(&by("kubectl-label"), None, &all()),
+                None,
+                "{key}"
+            );
+        }
     }
 
     #[test]

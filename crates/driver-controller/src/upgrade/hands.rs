@@ -18,7 +18,7 @@ use tessera_runtime::operation::{Operation, Progress};
 
 /// While it is `true`, NVIDIA's driver-manager leaves cordons and evictions to us. Without it, it uncordons the node as
 /// soon as the old driver is unloaded, whoever cordoned it (cmd/driver-manager/main.go of k8s-driver-manager 0.12).
-const EVICTIONS_ARE_OURS: &str = "nvidia.com/gpu-driver-upgrade-enabled";
+const EVICTIONS_ARE_OURS: &str = annotation::UPGRADE_ENABLED;
 
 /// For one term of leadership.
 pub(super) struct RealHands<'a> {
