@@ -56,77 +56,59 @@ pub(super) const ENTRYPOINT: &str = "entrypoint.sh";
 
 /// Those of the device plugin and of feature discovery.
 pub(super) fn plugin(namespace: &str, config: &Config) -> Vec<ConfigMap> {
-    let of = |name, key, text: &str| {
-        object(
-            namespace,
-            name,
-            app::DEVICE_PLUGIN,
-            component::DEVICE_PLUGIN,
-            key,
-            text,
-        )
-    };
-    let mut maps = vec![of(
+    let mut files = vec![(
         config_map::DEVICE_PLUGIN_ENTRYPOINT,
         ENTRYPOINT,
         PLUGIN_ENTRYPOINT,
     )];
     if let ConfigSource::Rendered(text) = &config.source {
-        maps.push(of(config_map::DEVICE_PLUGIN_CONFIG, FILE, text));
+        files.push((config_map::DEVICE_PLUGIN_CONFIG, FILE, text));
     }
-    maps
+    of_operand(
+        namespace,
+        app::DEVICE_PLUGIN,
+        component::DEVICE_PLUGIN,
+        &files,
+    )
 }
 
 /// Those of the MIG manager that the user does not bring.
 pub(super) fn mig(namespace: &str, config: &MigConfig) -> Vec<ConfigMap> {
-    let of = |name, key, text: &str| {
-        object(
-            namespace,
-            name,
-            app::MIG_MANAGER,
-            component::MIG_MANAGER,
-            key,
-            text,
-        )
-    };
-    let mut maps = vec![of(
+    let layouts = config.layouts.is_none().then(layouts::config_file);
+    let mut files = vec![(
         config_map::MIG_MANAGER_ENTRYPOINT,
         ENTRYPOINT,
         MIG_ENTRYPOINT,
     )];
-    if config.layouts.is_none() {
-        maps.push(of(
-            config_map::MIG_PARTED_CONFIG,
-            FILE,
-            &layouts::config_file(),
-        ));
+    if let Some(text) = &layouts {
+        files.push((config_map::MIG_PARTED_CONFIG, FILE, text));
     }
     if config.clients.is_none() {
-        maps.push(of(config_map::GPU_CLIENTS, "clients.yaml", GPU_CLIENTS));
+        files.push((config_map::GPU_CLIENTS, "clients.yaml", GPU_CLIENTS));
     }
-    maps
+    of_operand(namespace, app::MIG_MANAGER, component::MIG_MANAGER, &files)
 }
 
-fn object(
+/// One ConfigMap for each (name, key, text).
+fn of_operand(
     namespace: &str,
-    name: &str,
     app: &str,
     component: &str,
-    key: &str,
-    text: &str,
-) -> ConfigMap {
+    files: &[(&str, &str, &str)],
+) -> Vec<ConfigMap> {
     let labels = BTreeMap::from([
         (label::APP.to_owned(), app.to_owned()),
         (label::COMPONENT.to_owned(), component.to_owned()),
     ]);
-    ConfigMap {
+    let map = |(name, key, text): &(&str, &str, &str)| ConfigMap {
         metadata: ObjectMeta {
-            name: Some(name.to_owned()),
+            name: Some((*name).to_owned()),
             namespace: Some(namespace.to_owned()),
-            labels: Some(labels),
+            labels: Some(labels.clone()),
             ..ObjectMeta::default()
         },
-        data: Some(BTreeMap::from([(key.to_owned(), text.to_owned())])),
+        data: Some(BTreeMap::from([((*key).to_owned(), (*text).to_owned())])),
         ..ConfigMap::default()
-    }
+    };
+    files.iter().map(map).collect()
 }
