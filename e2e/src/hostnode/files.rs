@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{
-    Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume, VolumeProjection,
+    ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, KeyToPath, Pod,
+    SecretProjection, Volume, VolumeProjection,
 };
 use kube::ResourceExt as _;
 
@@ -43,43 +44,45 @@ pub(super) async fn volumes(
     {
         let path = dir.join("volumes").join(&volume.name);
         std::fs::create_dir_all(&path)?;
-        fill(context, pod, ip, volume, &path, &mut made)
-            .await
-            .with_context(|| format!("MountVolume.SetUp failed for volume \"{}\"", volume.name))?;
+        for part in parts(volume) {
+            project(context, pod, ip, &part, &path, &mut made)
+                .await
+                .with_context(|| {
+                    format!("MountVolume.SetUp failed for volume \"{}\"", volume.name)
+                })?;
+        }
     }
     Ok(made)
 }
 
-async fn fill(
-    context: &Context,
-    pod: &Pod,
-    ip: &str,
-    volume: &Volume,
-    path: &Path,
-    made: &mut Volumes,
-) -> anyhow::Result<()> {
-    let namespace = pod.namespace().unwrap_or_default();
-    if let Some(source) = &volume.config_map {
-        let data = config_map_of(&context.client, &namespace, &source.name).await?;
-        write(
-            path,
-            &source.name,
-            data,
-            source.items.as_deref(),
-            source.optional,
-        )?;
-    } else if let Some(source) = &volume.secret {
-        let name = source.secret_name.clone().unwrap_or_default();
-        let data = secret_of(&context.client, &namespace, &name).await?;
-        write(path, &name, data, source.items.as_deref(), source.optional)?;
-    } else if let Some(source) = &volume.downward_api {
-        downward(path, pod, ip, source.items.as_deref().unwrap_or_default())?;
-    } else if let Some(source) = &volume.projected {
-        for part in source.sources.iter().flatten() {
-            project(context, pod, ip, part, path, made).await?;
-        }
+/// What a volume shows, part by part. A plain volume is a projection of one source, a Secret's name apart.
+fn parts(volume: &Volume) -> Vec<VolumeProjection> {
+    if let Some(projected) = &volume.projected {
+        return projected.sources.clone().unwrap_or_default();
     }
-    Ok(())
+    let config_map = volume
+        .config_map
+        .as_ref()
+        .map(|source| ConfigMapProjection {
+            name: source.name.clone(),
+            items: source.items.clone(),
+            optional: source.optional,
+        });
+    let secret = volume.secret.as_ref().map(|source| SecretProjection {
+        name: source.secret_name.clone().unwrap_or_default(),
+        items: source.items.clone(),
+        optional: source.optional,
+    });
+    let downward_api = volume.downward_api.as_ref().map(|source| {
+        let items = source.items.clone();
+        DownwardAPIProjection { items }
+    });
+    vec![VolumeProjection {
+        config_map,
+        secret,
+        downward_api,
+        ..VolumeProjection::default()
+    }]
 }
 
 async fn project(
