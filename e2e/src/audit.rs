@@ -38,6 +38,8 @@ pub struct Request {
     pub user: String,
     /// get, list, watch, create, update, patch, delete, deletecollection.
     pub verb: String,
+    /// API group of the resource; empty for the core group and for requests that are about no object.
+    pub group: String,
     /// Resource, with its subresource after a slash: `nodes/status`. The path for requests that are about no object.
     pub resource: String,
     /// Namespace of the object; may be empty.
@@ -50,6 +52,8 @@ pub struct Request {
     pub uri: String,
     /// The client's user agent.
     pub agent: String,
+    /// The role that a written RoleBinding or ClusterRoleBinding refers to.
+    pub bound_role: Option<String>,
 }
 
 impl Request {
@@ -140,6 +144,9 @@ struct Line {
     user_agent: String,
     #[serde(default)]
     object_ref: LineObject,
+    /// Only for role bindings, as the audit policy says.
+    #[serde(default)]
+    request_object: LineBinding,
     #[serde(default)]
     response_status: LineStatus,
     request_received_timestamp: Timestamp,
@@ -153,10 +160,23 @@ struct LineUser {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct LineObject {
+    api_group: String,
     resource: String,
     subresource: String,
     namespace: String,
     name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LineBinding {
+    role_ref: LineRole,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LineRole {
+    name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -193,12 +213,14 @@ fn parse(line: &str) -> anyhow::Result<Option<Request>> {
         at: line.request_received_timestamp,
         user: line.user.username,
         verb: line.verb,
+        group: object.api_group,
         resource,
         namespace: object.namespace,
         name: object.name,
         code: line.response_status.code,
         uri: line.request_uri,
         agent: line.user_agent,
+        bound_role: line.request_object.role_ref.name,
     }))
 }
 
@@ -231,6 +253,14 @@ mod tests {
         assert_eq!(rest.len(), 1);
         assert_eq!(rest[0].class(), Class::Write);
         assert_eq!(rest[0].account(), "driver-controller");
+    }
+
+    #[test]
+    fn the_role_that_is_bound_is_read() {
+        let text = r#"{"stage":"ResponseComplete","verb":"patch","requestURI":"/x","user":{"username":"system:serviceaccount:n:sreagent-controller"},"objectRef":{"resource":"rolebindings","apiGroup":"rbac.authorization.k8s.io"},"requestObject":{"kind":"RoleBinding","roleRef":{"kind":"ClusterRole","name":"some-role"}},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z"}"#;
+        let request = parse(text).unwrap().unwrap();
+        assert_eq!(request.group, "rbac.authorization.k8s.io");
+        assert_eq!(request.bound_role.as_deref(), Some("some-role"));
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub use self::spec::{Ready, Spec};
 use crate::audit::Audit;
 use crate::cluster::Cluster;
 use crate::controlplane::{self, Tools};
+use crate::rights::Used;
 use crate::{gpusim, paths, process, services};
 
 /// The Node whose pods run as processes of this machine.
@@ -83,6 +84,8 @@ pub struct Lab {
     /// Closing it is the order to stop.
     orders: Option<ChildStdin>,
     failure: Arc<Mutex<Option<String>>>,
+    /// Only of a test's lab: where it leaves which rights were used.
+    record: Option<PathBuf>,
 }
 
 impl std::ops::Deref for Lab {
@@ -130,6 +133,7 @@ impl Lab {
             agent,
             orders,
             failure,
+            record: None,
         };
         lab.add_nodes(options.nodes).await?;
         Ok(lab)
@@ -171,11 +175,14 @@ impl Lab {
     ) -> anyhow::Result<Self> {
         let labs = paths::target().join("lab-tests");
         leftovers::forget_runs(&labs, name);
-        let dir = labs.join(format!("{name}-{}", std::process::id()));
+        let run = format!("{name}-{}", std::process::id());
+        let dir = labs.join(&run);
         let mut options = Options::new(dir, &|_| {})?;
         options.nodes = nodes;
         change(&mut options);
-        Self::start(options, &|_| {}).await
+        let mut lab = Self::start(options, &|_| {}).await?;
+        lab.record = Some(paths::used_rights().join(format!("{run}.json")));
+        Ok(lab)
     }
 
     /// The working directory.
@@ -215,6 +222,19 @@ impl Lab {
         // From here `drop` finds no orders to withdraw and leaves the agent alone.
     }
 
+    /// Writes down which rights were used, whether the test passed or not.
+    #[allow(
+        clippy::print_stderr,
+        reason = "a record that is missing must not hide why a test failed, but must be known"
+    )]
+    fn leave_record(&self) {
+        let Some(path) = &self.record else { return };
+        let used = self.audit().next_requests();
+        if let Err(error) = used.and_then(|requests| Used::of(&requests).save(path)) {
+            eprintln!("the rights that were used are not on record: {error:#}");
+        }
+    }
+
     /// Stops the lab in order and waits for its end.
     pub fn stop(self) {
         drop(self);
@@ -234,6 +254,7 @@ impl Drop for Lab {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        self.leave_record();
     }
 }
 

@@ -4,7 +4,7 @@
 //! - [`lab`] starts and stops a lab and is the handle that tests hold.
 //! - [`supervisor`], [`hostnode`] and [`gpusim`] are the parts of the process `lab-agent`, which every lab has one of:
 //!   it owns the control plane's processes, runs the pods of Node `lab-host`, and plays the operand pods of simulated nodes.
-//! - [`nodes`] describes simulated nodes, [`audit`] counts API requests.
+//! - [`nodes`] describes simulated nodes, [`audit`] counts API requests, [`rights`] tells which granted right none of them needed.
 //! - `services` lets the API server reach pods by their Service.
 //! - [`bench`] measures the design's budgets, [`scenario`] is what the tests in `tests/` share.
 
@@ -19,6 +19,7 @@ pub mod lab;
 pub mod nodes;
 pub mod paths;
 pub mod process;
+pub mod rights;
 pub mod scenario;
 mod services;
 pub mod supervisor;

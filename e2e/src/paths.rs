@@ -32,6 +32,16 @@ pub fn default_lab() -> PathBuf {
     target().join("lab")
 }
 
+/// Where each lab of a test leaves which rights were used in it (see [`crate::rights`]).
+pub fn used_rights() -> PathBuf {
+    target().join("rights").join("labs")
+}
+
+/// The rights used in the last whole run of the scenarios.
+pub fn whole_run() -> PathBuf {
+    target().join("rights").join("last-whole-run.json")
+}
+
 /// The cache directory of this project: `$XDG_CACHE_HOME/tessera`, else `~/.cache/tessera`.
 ///
 /// # Errors

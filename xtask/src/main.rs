@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod down;
 mod generate;
+mod rights;
 mod test;
 mod tools;
 mod up;
@@ -36,7 +37,7 @@ enum Command {
     Bench(bench::Args),
     /// Write generated files: CRDs, RBAC, chart schemas, deploy/, references.
     Generate(generate::Args),
-    /// Fail when a generated file is out of date.
+    /// Fail when a generated file is out of date, or a granted right is used by no scenario.
     Check(check::Args),
 }
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use crate::rights;
+
 /// Options of `test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -16,13 +18,26 @@ pub(crate) struct Args {
     filter: Option<String>,
 }
 
-/// One part of the run.
+/// A part of the run that cargo does.
 struct Part {
     name: &'static str,
     what: &'static str,
     cargo: Vec<String>,
     harness: &'static [&'static str],
 }
+
+/// How a part went.
+struct Row {
+    name: &'static str,
+    what: &'static str,
+    passed: bool,
+    time: Duration,
+}
+
+/// The part that runs the scenarios.
+const LAB: &str = "lab";
+/// What the part after it does.
+const RIGHTS: &str = "every right that a chart grants was used by a scenario";
 
 /// The levels of STYLE, in order: what is quick comes first, so that a mistake is known early.
 fn parts(root: &Path) -> anyhow::Result<Vec<Part>> {
@@ -55,7 +70,7 @@ fn parts(root: &Path) -> anyhow::Result<Vec<Part>> {
             harness: &[],
         },
         Part {
-            name: "lab",
+            name: LAB,
             what: "scenarios on a real control plane",
             cargo: lab,
             // Each starts a lab of its own: together they would measure each other.
@@ -86,33 +101,69 @@ fn scenarios(root: &Path) -> anyhow::Result<Vec<String>> {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let root = tessera_e2e::paths::root();
-    let mut rows: Vec<(Part, bool, Duration)> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for part in parts(&root)? {
         if args.fast && part.name != "pure" {
             continue;
         }
-        println!("\n=== {}: {}", part.name, part.what);
-        let start = Instant::now();
-        let passed = run_part(&root, &part, args.filter.as_deref())?;
-        rows.push((part, passed, start.elapsed()));
+        let is_whole = part.name == LAB && args.filter.is_none();
+        if is_whole {
+            rights::forget()?;
+        }
+        let passed = rows_add(&mut rows, part.name, part.what, || {
+            run_part(&root, &part, args.filter.as_deref())
+        })?;
+        if is_whole {
+            rows_add(&mut rows, "rights", RIGHTS, || {
+                if !passed {
+                    println!("a scenario failed: what it did not come to may be named here");
+                }
+                rights::judge(&root, &rights::conclude()?)
+            })?;
+        }
     }
-    println!("\n{:<7} {:<7} {:>6}  what", "part", "result", "time");
-    for (part, passed, time) in &rows {
-        let result = if *passed { "passed" } else { "FAILED" };
-        println!(
-            "{:<7} {result:<7} {:>5.0}s  {}",
-            part.name,
-            time.as_secs_f32(),
-            part.what
-        );
-    }
-    let failed = rows.iter().filter(|(_, passed, _)| !passed).count();
-    println!("parts: {} passed, {failed} failed", rows.len() - failed);
+    let failed = report(&rows);
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Does a part and keeps how it went.
+fn rows_add(
+    rows: &mut Vec<Row>,
+    name: &'static str,
+    what: &'static str,
+    run: impl FnOnce() -> anyhow::Result<bool>,
+) -> anyhow::Result<bool> {
+    println!("\n=== {name}: {what}");
+    let start = Instant::now();
+    let passed = run()?;
+    rows.push(Row {
+        name,
+        what,
+        passed,
+        time: start.elapsed(),
+    });
+    Ok(passed)
+}
+
+/// The table at the end; returns how many parts failed.
+fn report(rows: &[Row]) -> usize {
+    println!("\n{:<7} {:<7} {:>6}  what", "part", "result", "time");
+    for row in rows {
+        let result = if row.passed { "passed" } else { "FAILED" };
+        println!(
+            "{:<7} {result:<7} {:>5.0}s  {}",
+            row.name,
+            row.time.as_secs_f32(),
+            row.what
+        );
+    }
+    let failed = rows.iter().filter(|row| !row.passed).count();
+    println!("parts: {} passed, {failed} failed", rows.len() - failed);
+    failed
 }
 
 fn run_part(root: &Path, part: &Part, filter: Option<&str>) -> anyhow::Result<bool> {

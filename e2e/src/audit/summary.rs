@@ -114,12 +114,14 @@ mod tests {
             at: jiff::Timestamp::UNIX_EPOCH,
             user: format!("system:serviceaccount:gpu-operator:{user}"),
             verb: verb.to_owned(),
+            group: String::new(),
             resource: resource.to_owned(),
             namespace: String::new(),
             name: String::new(),
             code,
             uri: String::new(),
             agent: String::new(),
+            bound_role: None,
         }
     }
 

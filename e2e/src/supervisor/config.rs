@@ -102,6 +102,8 @@ pub(crate) fn kubeconfig(
 }
 
 /// One line for each request of a ServiceAccount, the control plane's own ones left out (two for a watch: start and end).
+///
+/// Bindings come with what was written: which role somebody bound is not in their names.
 fn audit_policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -110,6 +112,15 @@ fn audit_policy() -> Value {
         "omitManagedFields": true,
         "rules": [
             { "level": "None", "userGroups": ["system:serviceaccounts:kube-system"] },
+            {
+                "level": "Request",
+                "userGroups": ["system:serviceaccounts"],
+                "verbs": ["create", "update", "patch"],
+                "resources": [{
+                    "group": "rbac.authorization.k8s.io",
+                    "resources": ["clusterrolebindings", "rolebindings"],
+                }],
+            },
             { "level": "Metadata", "userGroups": ["system:serviceaccounts"] },
             { "level": "None" },
         ],
