@@ -1,7 +1,8 @@
 //! What the scenarios in `tests/` share: install as a user does, wait as a user waits, and look at what a user sees.
 
+mod policies;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,12 +15,18 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
-use tessera_api::ClusterPolicy;
-use tessera_api::policy::State;
 
+pub use self::policies::{
+    condition, counted, edit, edit_policy, explain, policy, policy_ready, policy_until,
+};
 use crate::audit::{Audit, Class, Request, Requests};
 use crate::cluster::{Cluster, NAMESPACE};
-use crate::{Lab, paths};
+use crate::{Lab, nodes, paths};
+
+/// A patience that suits most waits.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// A unit of time.
+pub const SECOND: Duration = Duration::from_secs(1);
 
 /// Name of the user's policy in the inputs.
 pub const USER_POLICY: &str = "gpu-cluster-config";
@@ -43,6 +50,12 @@ pub fn fixture(name: &str) -> PathBuf {
     paths::root().join("e2e/fixtures").join(name)
 }
 
+/// Name of the simulated GPU node of this number, as [`nodes::gpu_nodes`] names it.
+pub fn node_name(number: usize) -> String {
+    let node = nodes::gpu_nodes_from(number, 1);
+    node.first().map(ResourceExt::name_any).unwrap_or_default()
+}
+
 /// A lab with these nodes and the umbrella chart installed with the user's values.
 ///
 /// # Errors
@@ -62,110 +75,6 @@ pub async fn ready(name: &str, nodes: Vec<Node>) -> anyhow::Result<Lab> {
     lab.apply_file(&input("cluster-policy.yaml")).await?;
     policy_ready(&lab, USER_POLICY, Duration::from_secs(60)).await?;
     Ok(lab)
-}
-
-/// The policy, if it exists.
-///
-/// # Errors
-/// The API server does not answer.
-pub async fn policy(cluster: &Cluster, name: &str) -> anyhow::Result<Option<ClusterPolicy>> {
-    Ok(Api::<ClusterPolicy>::all(cluster.client())
-        .get_opt(name)
-        .await?)
-}
-
-/// Waits until the policy is ready at its newest generation.
-///
-/// # Errors
-/// It is not in time; the message holds its conditions.
-pub async fn policy_ready(
-    cluster: &Cluster,
-    name: &str,
-    patience: Duration,
-) -> anyhow::Result<ClusterPolicy> {
-    policy_until(cluster, name, "state: ready", patience, |policy| {
-        let status = policy.status.clone().unwrap_or_default();
-        let seen = status
-            .conditions
-            .iter()
-            .find(|c| c.type_ == "Ready")
-            .and_then(|c| c.observed_generation);
-        status.state == Some(State::Ready) && seen == policy.metadata.generation
-    })
-    .await
-}
-
-/// Waits until the policy is as `check` wants it.
-///
-/// # Errors
-/// It is not in time; the message holds its conditions.
-pub async fn policy_until(
-    cluster: &Cluster,
-    name: &str,
-    what: &str,
-    patience: Duration,
-    check: impl Fn(&ClusterPolicy) -> bool,
-) -> anyhow::Result<ClusterPolicy> {
-    cluster
-        .wait_for(
-            &format!("ClusterPolicy {name}: {what}"),
-            patience,
-            || async {
-                match policy(cluster, name).await {
-                    Ok(Some(policy)) if check(&policy) => Ok(policy),
-                    Ok(Some(policy)) => Err(explain(&policy)),
-                    Ok(None) => Err("there is no such policy".to_owned()),
-                    Err(error) => Err(error.to_string()),
-                }
-            },
-        )
-        .await
-}
-
-/// Waits until all three controllers report `nodes` ready nodes; mere counts may come up to a minute late.
-///
-/// # Errors
-/// They do not within three minutes.
-pub async fn counted(cluster: &Cluster, name: &str, nodes: i32) -> anyhow::Result<()> {
-    let what = format!("{nodes} nodes ready by all counts");
-    let patience = Duration::from_secs(180);
-    let counts = |policy: &ClusterPolicy| {
-        let status = policy.status.clone().unwrap_or_default();
-        [status.driver, status.device_plugin, status.dcgm]
-            .into_iter()
-            .all(|part| part.and_then(|part| part.ready) == Some(nodes))
-    };
-    policy_until(cluster, name, &what, patience, counts)
-        .await
-        .map(drop)
-}
-
-/// The conditions of a policy, a line each.
-pub fn explain(policy: &ClusterPolicy) -> String {
-    let status = policy.status.clone().unwrap_or_default();
-    let mut text = format!(
-        "state {:?}, generation {:?}",
-        status.state, policy.metadata.generation
-    );
-    for c in &status.conditions {
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "\n  {:<22} {:<6} {} (generation {:?}): {}",
-            c.type_, c.status, c.reason, c.observed_generation, c.message
-        );
-    }
-    text
-}
-
-/// Status and reason of a condition; empty when it is not there.
-pub fn condition(policy: &ClusterPolicy, type_: &str) -> (String, String, String) {
-    let conditions = policy.status.iter().flat_map(|s| &s.conditions);
-    conditions
-        .filter(|c| c.type_ == type_)
-        .map(|c| (c.status.clone(), c.reason.clone(), c.message.clone()))
-        .next()
-        .unwrap_or_default()
 }
 
 /// All objects of a kind that carry our part-of label and one of our controllers' managed-by labels.
@@ -238,6 +147,19 @@ pub async fn owned_objects(cluster: &Cluster) -> anyhow::Result<Vec<String>> {
     }
     all.sort();
     Ok(all)
+}
+
+/// Applies the user's SREAgent in a namespace.
+///
+/// # Errors
+/// kubectl refuses it.
+pub async fn apply_sre_agent(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
+    let file = input("sre-agent.yaml");
+    let file = file.to_string_lossy();
+    cluster
+        .kubectl_ok(&["apply", "-n", namespace, "-f", &file])
+        .await
+        .map(drop)
 }
 
 /// The API of ServiceMonitors.

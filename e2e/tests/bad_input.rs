@@ -13,39 +13,17 @@
 )]
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tessera_api::{ClusterPolicy, SREAgent};
+use tessera_api::SREAgent;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::scenario::*;
 use tessera_e2e::{Lab, nodes, paths};
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-async fn edit(lab: &Lab, spec: Value) -> anyhow::Result<()> {
-    let policies: Api<ClusterPolicy> = Api::all(lab.client());
-    policies
-        .patch(
-            USER_POLICY,
-            &PatchParams::default(),
-            &Patch::Merge(json!({"spec": spec})),
-        )
-        .await?;
-    Ok(())
-}
-
-fn first_node() -> String {
-    nodes::gpu_nodes(1)
-        .first()
-        .map(ResourceExt::name_any)
-        .unwrap_or_default()
-}
 
 /// Every rule of the CRDs, through the real API server: each file of `refused/` says in its first line what the
 /// refusal must contain; each of `accepted/` must be accepted.
@@ -193,7 +171,7 @@ fn drop_rules(value: &mut Value) {
 async fn an_unknown_config_map_or_key_is_named_and_the_last_good_state_stays() -> anyhow::Result<()>
 {
     let lab = ready("config-map", nodes::gpu_nodes(1)).await?;
-    let node = first_node();
+    let node = node_name(0);
     edit(&lab, json!({"devicePlugin": {"config": {"sharing": null, "name": "plugin-configs", "default": "few"}}})).await?;
     let missing = policy_until(&lab, USER_POLICY, "the ConfigMap is missed", MINUTE, |p| {
         condition(p, "DevicePluginReady").1 == "ConfigMapNotFound"
@@ -269,7 +247,7 @@ async fn an_unknown_config_map_or_key_is_named_and_the_last_good_state_stays() -
 #[tokio::test]
 async fn an_image_that_cannot_be_pulled_is_named() -> anyhow::Result<()> {
     let lab = installed("pull", nodes::gpu_nodes(2), &[]).await?;
-    let node = first_node();
+    let node = node_name(0);
     lab.kubectl_ok(&[
         "annotate",
         "node",
@@ -312,14 +290,7 @@ async fn an_image_that_cannot_be_pulled_is_named() -> anyhow::Result<()> {
 #[tokio::test]
 async fn garbage_from_an_exporter_is_never_a_fault_of_a_card() -> anyhow::Result<()> {
     let lab = ready("garbage", nodes::gpu_nodes(2)).await?;
-    lab.kubectl_ok(&[
-        "apply",
-        "-n",
-        NAMESPACE,
-        "-f",
-        input("sre-agent.yaml").to_str().unwrap_or_default(),
-    ])
-    .await?;
+    apply_sre_agent(&lab, NAMESPACE).await?;
     let agents: Api<SREAgent> = Api::namespaced(lab.client(), NAMESPACE);
     let healthy = |want: &'static str| {
         let agents = agents.clone();
@@ -345,7 +316,7 @@ async fn garbage_from_an_exporter_is_never_a_fault_of_a_card() -> anyhow::Result
     };
     lab.wait_for("telemetry is healthy", MINUTE * 2, healthy("True"))
         .await?;
-    let node = first_node();
+    let node = node_name(0);
     for garbage in ["truncated", "huge", "binary", "http-500"] {
         lab.kubectl_ok(&[
             "annotate",

@@ -14,35 +14,14 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 use tessera_api::policy::State;
 use tessera_api::{ClusterPolicy, NodeOperation};
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::scenario::*;
 use tessera_e2e::{Lab, nodes};
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-async fn edit(lab: &Lab, spec: Value) -> anyhow::Result<()> {
-    let policies: Api<ClusterPolicy> = Api::all(lab.client());
-    policies
-        .patch(
-            USER_POLICY,
-            &PatchParams::default(),
-            &Patch::Merge(json!({"spec": spec})),
-        )
-        .await?;
-    Ok(())
-}
-
-fn name(i: usize) -> String {
-    nodes::gpu_nodes(i + 1)
-        .get(i)
-        .map(ResourceExt::name_any)
-        .unwrap_or_default()
-}
 
 #[tokio::test]
 async fn a_driver_version_reaches_one_node_at_a_time() -> anyhow::Result<()> {
@@ -114,7 +93,7 @@ async fn policy_edits_reach_the_nodes() -> anyhow::Result<()> {
     edit(&lab, json!({"devicePlugin": {"config": {"sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}}}}})).await?;
     for i in 0..2 {
         lab.wait_for("16 shares", MINUTE, || async {
-            let list = allocatable(&lab, &name(i))
+            let list = allocatable(&lab, &node_name(i))
                 .await
                 .map_err(|e| e.to_string())?;
             if list.get("nvidia.com/gpu").map(String::as_str) == Some("16") {
@@ -222,7 +201,7 @@ async fn policy_edits_reach_the_nodes() -> anyhow::Result<()> {
     })
     .await?;
     assert_eq!(none.status.and_then(|s| s.state), Some(State::Ready));
-    let labels = Api::<Node>::all(lab.client()).get(&name(0)).await?;
+    let labels = Api::<Node>::all(lab.client()).get(&node_name(0)).await?;
     let ours: Vec<&String> = labels
         .labels()
         .keys()
@@ -303,7 +282,7 @@ async fn of_several_policies_one_is_active_and_the_next_takes_over() -> anyhow::
     lab.wait_for("no operand and no label is left", MINUTE, || async {
         let objects = owned_objects(&lab).await.map_err(|e| e.to_string())?;
         let node = Api::<Node>::all(lab.client())
-            .get(&name(2))
+            .get(&node_name(2))
             .await
             .map_err(|e| e.to_string())?;
         let labels: Vec<&String> = node
@@ -343,25 +322,26 @@ async fn nodes_come_go_and_change() -> anyhow::Result<()> {
     })
     .await?;
     // One with a taint that nobody tolerates is named with the taint.
-    lab.kubectl_ok(&["taint", "node", &name(1), "team-x=private:NoExecute"])
+    lab.kubectl_ok(&["taint", "node", &node_name(1), "team-x=private:NoExecute"])
         .await?;
     let tainted = policy_until(&lab, USER_POLICY, "the taint is named", MINUTE, |p| {
         condition(p, "DriverReady").2.contains("team-x")
     })
     .await?;
     assert!(
-        condition(&tainted, "DriverReady").2.contains(&name(1)),
+        condition(&tainted, "DriverReady").2.contains(&node_name(1)),
         "{}",
         explain(&tainted)
     );
-    lab.kubectl_ok(&["taint", "node", &name(1), "team-x-"])
+    lab.kubectl_ok(&["taint", "node", &node_name(1), "team-x-"])
         .await?;
     policy_until(&lab, USER_POLICY, "2 of 2 again", MINUTE, |p| {
         driver_ready(p) == Some(2) && condition(p, "Ready").0 == "True"
     })
     .await?;
     // One loses its label: its operands go.
-    lab.kubectl_ok(&["label", "node", &name(1), "gpu-"]).await?;
+    lab.kubectl_ok(&["label", "node", &node_name(1), "gpu-"])
+        .await?;
     policy_until(&lab, USER_POLICY, "1 of 1", MINUTE, |p| {
         driver_ready(p) == Some(1) && condition(p, "Ready").0 == "True"
     })
@@ -370,7 +350,7 @@ async fn nodes_come_go_and_change() -> anyhow::Result<()> {
     lab.kubectl_ok(&[
         "label",
         "node",
-        &name(0),
+        &node_name(0),
         "--overwrite",
         "nvidia.com/gpu.deploy.gpu-feature-discovery=false",
     ])
@@ -387,15 +367,15 @@ async fn nodes_come_go_and_change() -> anyhow::Result<()> {
     })
     .await?;
     // The last one leaves the cluster.
-    lab.remove_node(&name(0)).await?;
-    lab.remove_node(&name(1)).await?;
+    lab.remove_node(&node_name(0)).await?;
+    lab.remove_node(&node_name(1)).await?;
     policy_until(&lab, USER_POLICY, "no GPU node again", MINUTE, |p| {
         condition(p, "Ready").1 == "NoGPUNodes"
     })
     .await?;
     assert!(
         Api::<Node>::all(lab.client())
-            .get_opt(&name(0))
+            .get_opt(&node_name(0))
             .await?
             .is_none(),
         "a label write made the node again"

@@ -18,17 +18,14 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
+use tessera_api::NodeOperation;
 use tessera_api::nodeoperation::{NodeOperationStatus, OperationPhase, OperationReason};
 use tessera_api::policy::State;
-use tessera_api::{ClusterPolicy, NodeOperation};
 use tessera_e2e::audit::Class;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::lab::Order;
 use tessera_e2e::scenario::*;
 use tessera_e2e::{Lab, nodes};
-
-const MINUTE: Duration = Duration::from_secs(60);
-const SECOND: Duration = Duration::from_secs(1);
 
 /// A trainer that keeps a card of one node, made again elsewhere when it is evicted, and the budget that protects it.
 const TRAINER: &str = r#"
@@ -58,19 +55,6 @@ spec:
   minAvailable: 1
   selector: {matchLabels: {app: trainer}}
 ";
-
-fn name(i: usize) -> String {
-    format!("gpu-{i:05}")
-}
-
-async fn edit(lab: &Lab, driver: Value) -> anyhow::Result<()> {
-    let policies: Api<ClusterPolicy> = Api::all(lab.client());
-    let patch = Patch::Merge(json!({"spec": {"driver": driver}}));
-    policies
-        .patch(USER_POLICY, &PatchParams::default(), &patch)
-        .await?;
-    Ok(())
-}
 
 async fn change_node(lab: &Lab, node: &str, patch: Value) -> anyhow::Result<Node> {
     let nodes: Api<Node> = Api::all(lab.client());
@@ -170,12 +154,12 @@ async fn train_on(lab: &Lab, node: &str) -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_blocked_node_says_why_and_a_foreign_cordon_stays() -> anyhow::Result<()> {
     let lab = ready("upgrade-blocked", nodes::gpu_nodes(3)).await?;
-    let (first, second, third) = (name(0), name(1), name(2));
+    let (first, second, third) = (node_name(0), node_name(1), node_name(2));
     train_on(&lab, &first).await?;
     change_node(&lab, &third, json!({"spec": {"unschedulable": true}})).await?;
     edit(
         &lab,
-        json!({"version": "550.54.15", "upgradePolicy": {"maxUnavailable": 2}}),
+        json!({"driver": {"version": "550.54.15", "upgradePolicy": {"maxUnavailable": 2}}}),
     )
     .await?;
     let blocked = operation_until(&lab, &first, "blocked", 20 * SECOND, |status| {
@@ -210,7 +194,7 @@ async fn a_blocked_node_says_why_and_a_foreign_cordon_stays() -> anyhow::Result<
             driver
                 .exceptions
                 .iter()
-                .any(|e| e.reason == "ForeignCordon" && e.nodes == [name(2)])
+                .any(|e| e.reason == "ForeignCordon" && e.nodes == [node_name(2)])
         },
     )
     .await?;
@@ -238,11 +222,11 @@ async fn a_blocked_node_says_why_and_a_foreign_cordon_stays() -> anyhow::Result<
 #[tokio::test]
 async fn a_failure_halts_the_rollout_until_a_person_helps() -> anyhow::Result<()> {
     let lab = ready("upgrade-failed", nodes::gpu_nodes(2)).await?;
-    let (first, second) = (name(0), name(1));
+    let (first, second) = (node_name(0), node_name(1));
     train_on(&lab, &first).await?;
     edit(
         &lab,
-        json!({"version": "550.54.15", "upgradePolicy": {"podDeletion": {"timeoutSeconds": 3}}}),
+        json!({"driver": {"version": "550.54.15", "upgradePolicy": {"podDeletion": {"timeoutSeconds": 3}}}}),
     )
     .await?;
     let failed = operation_until(&lab, &first, "failed", 30 * SECOND, |status| {
@@ -317,7 +301,7 @@ async fn a_failure_halts_the_rollout_until_a_person_helps() -> anyhow::Result<()
 #[tokio::test]
 async fn a_crash_in_the_middle_loses_nothing_and_a_node_costs_few_requests() -> anyhow::Result<()> {
     let lab = ready("upgrade-crash", nodes::gpu_nodes(2)).await?;
-    let (first, second) = (name(0), name(1));
+    let (first, second) = (node_name(0), node_name(1));
     change_node(
         &lab,
         &first,
@@ -326,7 +310,7 @@ async fn a_crash_in_the_middle_loses_nothing_and_a_node_costs_few_requests() -> 
     .await?;
     let mut audit = lab.audit();
     quiet(&mut audit, 3 * SECOND, MINUTE).await?;
-    edit(&lab, json!({"version": "550.54.15"})).await?;
+    edit(&lab, json!({"driver": {"version": "550.54.15"}})).await?;
     operation_until(&lab, &first, "restarting", 20 * SECOND, |status| {
         status.phase == Some(OperationPhase::RestartingDriver)
     })

@@ -28,9 +28,6 @@ use tessera_e2e::lab::LAB_HOST;
 use tessera_e2e::scenario::*;
 use tessera_e2e::{Lab, nodes};
 
-const MINUTE: Duration = Duration::from_secs(60);
-const SECOND: Duration = Duration::from_secs(1);
-
 #[tokio::test]
 async fn inputs_converge_within_the_budgets_and_then_nothing_is_sent() -> anyhow::Result<()> {
     let lab = Lab::for_test("main-job", nodes::gpu_nodes(3)).await?;
@@ -149,14 +146,7 @@ async fn inputs_converge_within_the_budgets_and_then_nothing_is_sent() -> anyhow
     lab.apply_file(&input("service-monitor.yaml")).await?;
 
     // The agent.
-    lab.kubectl_ok(&[
-        "apply",
-        "-n",
-        NAMESPACE,
-        "-f",
-        input("sre-agent.yaml").to_str().unwrap_or_default(),
-    ])
-    .await?;
+    apply_sre_agent(&lab, NAMESPACE).await?;
     agent_ready(&lab).await?;
 
     // The overlay and the agent: every object gets its second owner, no node is written again.

@@ -17,15 +17,13 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
-use tessera_api::ClusterPolicy;
 use tessera_e2e::audit::Class;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::scenario::*;
 use tessera_e2e::{Lab, nodes};
 
-const MINUTE: Duration = Duration::from_secs(60);
 const POLICY: &str = "only-monitoring";
 const GOOD: &str =
     "DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature\nDCGM_FI_DEV_FB_USED, gauge, memory\n";
@@ -49,18 +47,6 @@ async fn alone(name: &str) -> anyhow::Result<Lab> {
     .await?;
     policy_ready(&lab, POLICY, MINUTE).await?;
     Ok(lab)
-}
-
-async fn edit(lab: &Lab, spec: Value) -> anyhow::Result<()> {
-    let policies: Api<ClusterPolicy> = Api::all(lab.client());
-    policies
-        .patch(
-            POLICY,
-            &PatchParams::default(),
-            &Patch::Merge(json!({"spec": spec})),
-        )
-        .await?;
-    Ok(())
 }
 
 /// The user's metrics ConfigMap with these keys, in place of any that is there.
@@ -113,8 +99,9 @@ async fn a_bad_metrics_file_never_reaches_a_pod() -> anyhow::Result<()> {
     let (built_in, first) = rolled_out(&lab).await?;
     assert!(built_in.contains("DCGM_EXP_XID_ERRORS_COUNT"), "{built_in}");
 
-    edit(
+    edit_policy(
         &lab,
+        POLICY,
         json!({"dcgm": {"exporter": {"config": {"name": "my-metrics"}}}}),
     )
     .await?;
@@ -209,7 +196,7 @@ async fn the_monitor_follows_its_kind_and_the_policy_with_few_requests() -> anyh
     let names: Vec<&str> = ports.filter_map(|port| port.name.as_deref()).collect();
     assert_eq!(Some(names[0]), endpoint(&monitor)["port"].as_str());
 
-    edit(&lab, json!({"dcgm": {"exporter": {"serviceMonitor": {"interval": "5s", "additionalLabels": {"release": "prometheus"}}}}})).await?;
+    edit_policy(&lab, POLICY, json!({"dcgm": {"exporter": {"serviceMonitor": {"interval": "5s", "additionalLabels": {"release": "prometheus"}}}}})).await?;
     policy_ready(&lab, POLICY, MINUTE).await?;
     let monitor = monitors.get("nvidia-dcgm-exporter").await?;
     assert_eq!(endpoint(&monitor)["interval"], "5s");

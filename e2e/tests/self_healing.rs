@@ -12,8 +12,6 @@
     reason = "a scenario fails by panicking and shows what it measured"
 )]
 
-use std::time::Duration;
-
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -26,10 +24,8 @@ use tessera_e2e::Lab;
 use tessera_e2e::audit::Class;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::nodes::{GpuNode, Taint};
-use tessera_e2e::scenario::{controller_requests, count, input, lines, quiet};
+use tessera_e2e::scenario::{MINUTE, SECOND, controller_requests, count, input, lines, quiet};
 
-const MINUTE: Duration = Duration::from_secs(60);
-const SECOND: Duration = Duration::from_secs(1);
 const NODE: &str = "gpu-00001";
 
 /// Only what this is about: the exporters are played without the controller that would roll them out.
