@@ -17,7 +17,7 @@ use std::time::Duration;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::lab::Lab;
 use tessera_e2e::nodes::gpu_nodes;
-use tessera_e2e::scenario::input;
+use tessera_e2e::scenario::{fixture, input};
 
 const CRDS: [&str; 3] = [
     "clusterpolicies.nvidia.com",
@@ -167,18 +167,20 @@ async fn an_upgrade_changes_the_base_policy_brings_old_crds_up_to_date_and_clear
     let lab = installed("upgrade", 1).await;
     let values = input("values-gpu.yaml");
     let crd = ["crd", CRDS[0]];
-    let newest = field(&lab, &crd, HASH).await;
-    assert_eq!(newest.len(), 16, "{newest}");
-
-    lab.kubectl_ok(&[
-        "annotate",
-        crd[0],
-        crd[1],
-        "--overwrite",
-        "aiops.local/schema-hash=old",
-    ])
-    .await
-    .unwrap();
+    let mut newest = Vec::new();
+    for name in CRDS {
+        let hash = field(&lab, &["crd", name], HASH).await;
+        assert_eq!(hash.len(), 16, "{name}: {hash}");
+        let old = "aiops.local/schema-hash=old";
+        lab.kubectl_ok(&["annotate", "crd", name, "--overwrite", old])
+            .await
+            .unwrap();
+        newest.push(hash);
+    }
+    // One is missing altogether.
+    lab.kubectl_ok(&["delete", "crd", "nodeoperations.aiops.local"])
+        .await
+        .unwrap();
     let dropped = r#"[{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}]"#;
     lab.kubectl_ok(&["patch", crd[0], crd[1], "--type=json", "-p", dropped])
         .await
@@ -214,7 +216,9 @@ metadata:
         spec.contains(r#""replicas":2"#) && spec.contains(r#""dcgmExporter":{"enabled":false"#),
         "{spec}"
     );
-    assert_eq!(field(&lab, &crd, HASH).await, newest);
+    for (name, hash) in CRDS.into_iter().zip(newest) {
+        assert_eq!(field(&lab, &["crd", name], HASH).await, hash, "{name}");
+    }
     assert!(
         field(
             &lab,
@@ -319,6 +323,32 @@ kind: ClusterRoleBinding
 metadata: {name: sre-agent, labels: {app.kubernetes.io/part-of: tessera, app.kubernetes.io/managed-by: sreagent-controller}}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tessera-sre-agent-observe}
 subjects: [{kind: ServiceAccount, name: sre-agent, namespace: default}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: sre-agent, namespace: default, labels: {app.kubernetes.io/part-of: tessera, app.kubernetes.io/managed-by: sreagent-controller}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tessera-sre-agent-own}
+subjects: [{kind: ServiceAccount, name: sre-agent, namespace: default}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: sre-agent, namespace: default, labels: {app.kubernetes.io/part-of: tessera, app.kubernetes.io/managed-by: sreagent-controller}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: sre-agent}}
+  template:
+    metadata: {labels: {app: sre-agent}}
+    spec: {containers: [{name: sre-agent, image: sre-agent}]}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata: {name: ours, namespace: gpu-operator, labels: {app.kubernetes.io/part-of: tessera, app.kubernetes.io/managed-by: dcgm-monitor-controller}}
+spec: {endpoints: [], selector: {}}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata: {name: ours, namespace: gpu-operator, labels: {app.kubernetes.io/part-of: tessera, app.kubernetes.io/managed-by: dcgm-monitor-controller}}
+spec: {groups: []}
 ";
 
 #[tokio::test]
@@ -328,6 +358,10 @@ async fn uninstall_takes_what_is_ours_leaves_the_rest_and_an_install_on_top_work
         .into_iter()
         .filter_map(|node| node.metadata.name)
         .collect();
+    for kind in ["servicemonitor", "prometheusrule"] {
+        let crd = fixture(&format!("{kind}-crd.yaml"));
+        lab.apply_file(&crd).await.unwrap();
+    }
     mark_nodes(&lab, &nodes).await;
     lab.apply(LEFTOVERS).await.unwrap();
     report_ready(&lab).await;
@@ -347,6 +381,10 @@ async fn uninstall_takes_what_is_ours_leaves_the_rest_and_an_install_on_top_work
         vec!["nodeoperations"],
         vec!["clusterpolicy", "cluster-policy"],
         vec!["serviceaccount", "-n", "default", "sre-agent"],
+        vec!["rolebinding", "-n", "default", "sre-agent"],
+        vec!["deployment", "-n", "default", "sre-agent"],
+        vec!["servicemonitor", "-n", NAMESPACE, "ours"],
+        vec!["prometheusrule", "-n", NAMESPACE, "ours"],
         vec![
             "clusterroles,clusterrolebindings",
             "-l",

@@ -20,14 +20,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use tessera_api::NodeOperation;
-use tessera_e2e::audit::{Audit, Class};
+use tessera_e2e::audit::Class;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::lab::Order;
 use tessera_e2e::scenario::*;
 use tessera_e2e::{Lab, nodes};
-
-const MINUTE: Duration = Duration::from_secs(60);
-const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn the_standby_takes_over_and_nothing_is_written_twice() -> anyhow::Result<()> {
@@ -254,14 +251,7 @@ async fn each_controller_works_alone_and_the_summary_names_what_is_missing() -> 
 #[tokio::test]
 async fn uninstall_leaves_nothing_and_leftovers_do_not_disturb_an_install() -> anyhow::Result<()> {
     let lab = ready("uninstall", nodes::gpu_nodes(2)).await?;
-    lab.kubectl_ok(&[
-        "apply",
-        "-n",
-        NAMESPACE,
-        "-f",
-        input("sre-agent.yaml").to_str().unwrap_or_default(),
-    ])
-    .await?;
+    apply_sre_agent(&lab, NAMESPACE).await?;
     lab.wait_for("the agent's pod exists", MINUTE, || async {
         let objects = owned_objects(&lab).await.map_err(|e| e.to_string())?;
         if objects.iter().any(|o| o.starts_with("Deployment/")) {
@@ -339,37 +329,4 @@ async fn nothing_is_left(lab: &Lab) -> anyhow::Result<()> {
         }
     })
     .await
-}
-
-#[tokio::test]
-async fn every_process_has_the_rights_it_needs() -> anyhow::Result<()> {
-    let lab = ready("rights", nodes::gpu_nodes(1)).await?;
-    lab.kubectl_ok(&[
-        "apply",
-        "-n",
-        NAMESPACE,
-        "-f",
-        input("sre-agent.yaml").to_str().unwrap_or_default(),
-    ])
-    .await?;
-    lab.add_nodes(nodes::gpu_nodes_from(1, 1)).await?;
-    let mut audit: Audit = lab.audit();
-    tokio::time::sleep(5 * SECOND).await;
-    lab.helm_uninstall(&["--wait", "--timeout", "3m"]).await?;
-    let requests = audit.next_requests()?;
-    let denied: Vec<String> = requests
-        .iter()
-        .filter(|r| r.code == 403)
-        .map(|r| format!("{} {} {}", r.user, r.verb, r.uri))
-        .collect();
-    assert!(denied.is_empty(), "{denied:#?}");
-    let users: std::collections::BTreeSet<String> =
-        requests.iter().map(|r| r.account().to_owned()).collect();
-    for controller in CONTROLLERS {
-        assert!(
-            users.contains(controller),
-            "{controller} did not run under its own ServiceAccount: {users:?}"
-        );
-    }
-    Ok(())
 }

@@ -6,6 +6,7 @@ use tessera_runtime::rbac::{Rights, process_rights, rule};
 /// All of them.
 pub fn rights() -> Rights {
     process_rights(NAME)
+        // `get` is the fresh read after a conflict of the status writer.
         .cluster(rule(
             "nvidia.com",
             &["clusterpolicies"],
@@ -13,17 +14,17 @@ pub fn rights() -> Rights {
         ))
         .cluster(rule("nvidia.com", &["clusterpolicies/status"], &["patch"]))
         // Labels, when no driver-controller writes them.
-        .cluster(rule("", &["nodes"], &["get", "list", "watch", "patch"]))
+        .cluster(rule("", &["nodes"], &["list", "watch", "patch"]))
         .namespaced(rule(
             "apps",
             &["daemonsets"],
-            &["get", "list", "watch", "create", "patch", "delete"],
+            &["list", "watch", "create", "patch", "delete"],
         ))
         // Own ones, and those of the user that the policy names.
         .namespaced(rule(
             "",
             &["configmaps"],
-            &["get", "list", "watch", "create", "patch", "delete"],
+            &["list", "watch", "create", "patch", "delete"],
         ))
-        .namespaced(rule("", &["pods"], &["get", "list", "watch"]))
+        .namespaced(rule("", &["pods"], &["list", "watch"]))
 }

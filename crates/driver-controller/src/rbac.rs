@@ -7,6 +7,7 @@ use tessera_runtime::rbac::{Rights, process_rights, rule};
 pub fn rights() -> Rights {
     let write = ["list", "watch", "create", "patch", "delete"];
     process_rights(controller::DRIVER)
+        // `get` is the fresh read after a conflict of the status writer.
         .cluster(rule(
             "nvidia.com",
             &["clusterpolicies"],
@@ -21,13 +22,9 @@ pub fn rights() -> Rights {
         .cluster(rule(
             "aiops.local",
             &["nodeoperations"],
-            &["get", "list", "watch", "create", "delete"],
+            &["list", "watch", "create", "delete"],
         ))
-        .cluster(rule(
-            "aiops.local",
-            &["nodeoperations/status"],
-            &["get", "update"],
-        ))
+        .cluster(rule("aiops.local", &["nodeoperations/status"], &["update"]))
         .cluster(rule("", &["pods"], &["list"]))
         .cluster(rule("", &["pods/eviction"], &["create"]))
         .namespaced(rule("", &["pods"], &["list", "watch", "delete"]))

@@ -16,17 +16,17 @@ pub const OWN: &str = "tessera-sre-agent-own";
 
 /// All of them.
 pub fn rights() -> Rights {
-    let owned = ["get", "list", "watch", "create", "patch", "delete"];
+    let owned = ["list", "watch", "create", "patch", "delete"];
     process_rights(NAME)
         .cluster(rule(
             "aiops.local",
             &["sreagents"],
-            &["get", "list", "watch", "patch"],
+            &["list", "watch", "patch"],
         ))
         .cluster(rule("aiops.local", &["sreagents/status"], &["patch"]))
         .cluster(rule("apps", &["deployments"], &owned))
         .cluster(rule("", &["serviceaccounts"], &owned))
-        .cluster(rule("", &["pods"], &["get", "list", "watch"]))
+        .cluster(rule("", &["pods"], &["list", "watch"]))
         .cluster(rule(
             "rbac.authorization.k8s.io",
             &["clusterrolebindings", "rolebindings"],
