@@ -5,7 +5,7 @@
 //! - [`effective`]: several `ClusterPolicy` objects in two dialects become one [`effective::EffectivePolicy`].
 //! - [`conditions`]: condition types, reasons, and the computed summary of a policy.
 //! - [`nodes`]: what a node is for us, and the labels that it should carry.
-//! - [`cards`], [`mig`], [`plugin_file`]: GPU products and what a card can be cut into; what a user's configuration file of the device plugin means.
+//! - [`cards`], [`mig`], [`shares`], [`plugin_file`]: GPU products, what a card can be cut into and how it can be shared; what a user's configuration file of the device plugin means.
 //! - [`image`], [`units`]: image references; durations, percentages and quantities as Kubernetes writes them.
 //! - [`names`], [`ownership`]: names that must not change, and who writes what.
 
@@ -27,6 +27,7 @@ pub mod nodes;
 pub mod ownership;
 pub mod plugin_file;
 pub mod policy;
+pub mod shares;
 pub mod sreagent;
 pub mod units;
 

@@ -197,6 +197,10 @@ pub mod config_map {
     pub const DEVICE_PLUGIN_ENTRYPOINT: &str = "nvidia-device-plugin-entrypoint";
     /// Layouts of the MIG manager.
     pub const MIG_PARTED_CONFIG: &str = "default-mig-parted-config";
+    /// Key of the MIG manager's layouts, and of the rendered device plugin configuration.
+    pub const CONFIG_KEY: &str = "config.yaml";
+    /// Key of a user's list of programs that the MIG manager stops on the host (`migManager.gpuClientsConfig.name`).
+    pub const GPU_CLIENTS_KEY: &str = "clients.yaml";
     /// Programs that the MIG manager stops on the host.
     pub const GPU_CLIENTS: &str = "default-gpu-clients";
     /// Entry point script of the MIG manager.
@@ -229,6 +233,8 @@ pub mod runtime_class {
     pub const NVIDIA_LEGACY: &str = "nvidia-legacy";
 }
 
+/// Prefix of NVIDIA's extended resources.
+pub const RESOURCE_PREFIX: &str = "nvidia.com/";
 /// Extended resource of a whole card.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 /// Prefix of the extended resources of MIG instances.

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use self::schema::{FILE, Shape, place_of};
 use crate::{
-    names::{GPU_RESOURCE, MIG_RESOURCE_PREFIX},
+    names::MIG_RESOURCE_PREFIX,
     policy::MigStrategy,
+    shares::{MAX_MPS_CLIENTS, shared_name},
 };
 
 /// What the nodes that use one configuration should advertise.
@@ -184,6 +185,12 @@ fn shared(stanza: &Value, path: &str, parsed: &mut Parsed) {
         let here = format!("{path}.resources[{index}]");
         match entry(resource, parsed.shares.strategy) {
             Ok((name, replicas)) => {
+                if parsed.mps && replicas > MAX_MPS_CLIENTS {
+                    parsed.problems.push(format!(
+                        "{here}.replicas is {replicas}, and an MPS server has {MAX_MPS_CLIENTS} clients at most: write a number from 2 to \
+                         {MAX_MPS_CLIENTS}"
+                    ));
+                }
                 if parsed
                     .shares
                     .shared
@@ -205,20 +212,7 @@ fn entry(resource: &Value, strategy: MigStrategy) -> Result<(String, u32), Strin
         .get("name")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let full = if name.contains('/') {
-        name.to_owned()
-    } else {
-        format!("nvidia.com/{name}")
-    };
-    let suffix = full.strip_prefix("nvidia.com/").unwrap_or_default();
-    let valid = suffix
-        .chars()
-        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c));
-    if suffix.is_empty() || !valid || full.len() > 63 || suffix.ends_with(".shared") {
-        return Err(format!(
-            "name `{name}` cannot be shared: write {GPU_RESOURCE} or {MIG_RESOURCE_PREFIX}<profile>"
-        ));
-    }
+    let full = shared_name(name).map_err(|error| format!("name {error}"))?;
     if full.starts_with(MIG_RESOURCE_PREFIX) && strategy != MigStrategy::Mixed {
         return Err(format!(
             "{full} exists only with spec.mig.strategy mixed, and the policy says {strategy}"
@@ -322,6 +316,12 @@ mod tests {
             MigStrategy::Mixed,
         );
         assert!(mps.problems[0].contains("cannot share MIG instances"));
+        let many = "sharing: {mps: {resources: [{name: gpu, replicas: 49}]}}";
+        let problems = parse(many, MigStrategy::None).problems;
+        assert!(
+            problems[0].starts_with("sharing.mps.resources[0].replicas is 49"),
+            "{problems:?}"
+        );
     }
 
     #[test]

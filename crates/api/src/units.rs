@@ -20,6 +20,11 @@ pub enum UnitError {
     /// Not a Kubernetes quantity.
     #[error("`{0}` is not a quantity: write for example 500m, 2 or 1Gi")]
     Quantity(String),
+    /// Not a limit of memory.
+    #[error(
+        "`{0}` is not Auto, Off or an amount of memory: write for example Auto, \"Off\", 8192Mi or 8Gi"
+    )]
+    MemoryLimit(String),
 }
 
 /// Parses a duration: Go's and Prometheus' syntax (`1h30m`, `15s`, `500ms`, `1d`), or a plain number of seconds.
@@ -125,6 +130,59 @@ impl<'de> Deserialize<'de> for ScrapeDuration {
         String::deserialize(deserializer)?
             .parse()
             .map_err(serde::de::Error::custom)
+    }
+}
+
+/// How much of a card's memory a share is told to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// What is there, divided by the shares.
+    #[default]
+    Auto,
+    /// No limit.
+    Off,
+    /// So many MiB; never 0, which the limiting libraries read as no limit.
+    MiB(u32),
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("Auto"),
+            Self::Off => f.write_str("Off"),
+            Self::MiB(amount) => write!(f, "{amount}Mi"),
+        }
+    }
+}
+
+impl FromStr for MemoryLimit {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let amount = |number: &str, unit: u32| {
+            let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+            let number = digits.then(|| number.parse::<u32>().ok()).flatten()?;
+            number.checked_mul(unit).filter(|amount| *amount > 0)
+        };
+        match text {
+            "Auto" => return Ok(Self::Auto),
+            "Off" => return Ok(Self::Off),
+            _ => {}
+        }
+        let gibibytes = text
+            .strip_suffix("Gi")
+            .and_then(|number| amount(number, 1024));
+        let mebibytes = text.strip_suffix("Mi").and_then(|number| amount(number, 1));
+        gibibytes
+            .or(mebibytes)
+            .map(Self::MiB)
+            .ok_or_else(|| UnitError::MemoryLimit(text.to_owned()))
+    }
+}
+
+impl Serialize for MemoryLimit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

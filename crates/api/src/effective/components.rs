@@ -11,7 +11,7 @@ pub use self::driver::*;
 use crate::{
     image::ImageRef,
     policy::{MigStrategy, PullPolicy, RelabelConfig, ServiceType, TrafficPolicy},
-    units::{IntOrPercent, ScrapeDuration},
+    units::{IntOrPercent, MemoryLimit, ScrapeDuration},
 };
 
 /// What every operand has.
@@ -120,6 +120,8 @@ pub struct DevicePlugin {
     pub operand: Operand,
     /// Its configuration.
     pub config: PluginConfig,
+    /// Memory that a time-sliced share is told to use.
+    pub memory_limit: MemoryLimit,
     /// Directory of MPS on the host.
     pub mps_root: String,
 }

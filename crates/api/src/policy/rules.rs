@@ -109,6 +109,14 @@ pub(crate) fn replicas() -> Rule {
     )
 }
 
+/// Memory of a share.
+pub(crate) fn memory_limit() -> Rule {
+    explained(
+        "self == 'Auto' || self == 'Off' || self.matches('^[1-9][0-9]{0,6}(Mi|Gi)$')",
+        "\"memoryLimit '\" + self + \"' is not Auto, Off or an amount of memory: write for example Auto, \\\"Off\\\", 8192Mi or 8Gi\"",
+    )
+}
+
 /// MIG and time-slicing of whole cards.
 pub(crate) fn mig_and_sharing() -> Rule {
     explained(

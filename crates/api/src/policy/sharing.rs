@@ -37,9 +37,41 @@ section! {
     #[x_kube(validation = crate::policy::rules::time_slicing_or_mps())]
     SharingSpec {
         /// Containers take turns; no isolation of memory or faults.
-        time_slicing: SharedResourcesSpec,
+        time_slicing: TimeSlicingSpec,
         /// CUDA Multi-Process Service; memory is limited per client.
         mps: SharedResourcesSpec,
+    }
+}
+
+section! {
+    /// Which resources are shared by turns, how many times, and how much memory each share is told to use.
+    TimeSlicingSpec {
+        /// Advertise `<name>.shared` instead of `<name>`. Default false.
+        rename_by_default: bool,
+        /// Refuse containers that ask for more than one share: two shares are not twice the speed. Default true.
+        fail_requests_greater_than_one: bool,
+        /// The resources. Each name once; names without a domain mean nvidia.com/.
+        #[schemars(length(max = 32))]
+        #[x_kube(validation = crate::policy::rules::shared_not_empty())]
+        #[x_kube(validation = crate::policy::rules::shared_unique())]
+        resources: Vec<SharedResourceSpec>,
+        /// Memory of the card that a container with one share is told to keep to (CUDA_DEVICE_MEMORY_LIMIT_<i>): `Auto` (the smallest
+        /// card's memory by the number of shares, less a reserve), an amount such as 8192Mi or 8Gi, or `Off` (in quotes: YAML reads a bare
+        /// Off as false). Default Auto.
+        #[schemars(length(max = 16))]
+        #[x_kube(validation = crate::policy::rules::memory_limit())]
+        memory_limit: String,
+    }
+}
+
+impl TimeSlicingSpec {
+    /// What it has in common with MPS.
+    pub fn shared(&self) -> SharedResourcesSpec {
+        SharedResourcesSpec {
+            rename_by_default: self.rename_by_default,
+            fail_requests_greater_than_one: self.fail_requests_greater_than_one,
+            resources: self.resources.clone(),
+        }
     }
 }
 

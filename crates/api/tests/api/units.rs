@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tessera_api::units::{IntOrPercent, ScrapeDuration, parse_duration, parse_quantity};
+use tessera_api::units::{
+    IntOrPercent, MemoryLimit, ScrapeDuration, parse_duration, parse_quantity,
+};
 
 #[test]
 fn durations() {
@@ -70,5 +72,33 @@ fn quantities() {
     }
     for text in ["", "one", "1KiB", "--1", "NaN", "inf"] {
         assert!(parse_quantity(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn limits_of_memory() {
+    let cases = [
+        ("Auto", Some(MemoryLimit::Auto)),
+        ("Off", Some(MemoryLimit::Off)),
+        ("8192Mi", Some(MemoryLimit::MiB(8192))),
+        ("8Gi", Some(MemoryLimit::MiB(8192))),
+        ("0Mi", None),
+        ("0Gi", None),
+        ("-1Mi", None),
+        ("+1Mi", None),
+        ("8G", None),
+        ("8192", None),
+        ("Mi", None),
+        ("1.5Gi", None),
+        ("9999999Gi", None),
+        ("auto", None),
+        ("", None),
+    ];
+    for (text, want) in cases {
+        let found: Result<MemoryLimit, _> = text.parse();
+        assert_eq!(found.as_ref().ok(), want.as_ref(), "{text}");
+        if let Ok(found) = found {
+            assert_eq!(found.to_string().parse(), Ok(found), "{text}");
+        }
     }
 }

@@ -114,6 +114,14 @@ impl Builder<'_> {
         } else {
             usual
         };
+        if interval.as_duration() < std::time::Duration::from_secs(1) {
+            let message = format!("is `{interval}`, less than a second: write 1s or more");
+            self.problem(
+                Component::DcgmExporter,
+                "dcgmExporter.serviceMonitor.interval",
+                message,
+            );
+        }
         let mut scrape_timeout = self.duration(
             "scrapeTimeout",
             section.scrape_timeout.as_deref(),
@@ -180,10 +188,12 @@ impl Builder<'_> {
 fn is_shared(spec: &ClusterPolicySpec) -> bool {
     let config = spec.device_plugin.as_ref().and_then(|p| p.config.as_ref());
     let sharing = config.and_then(|c| c.sharing.as_ref());
-    let lists = sharing
-        .into_iter()
-        .flat_map(|s| [&s.time_slicing, &s.mps])
-        .flatten()
-        .filter_map(|s| s.resources.as_ref());
+    let slicing = sharing
+        .and_then(|s| s.time_slicing.as_ref())
+        .and_then(|s| s.resources.as_ref());
+    let mps = sharing
+        .and_then(|s| s.mps.as_ref())
+        .and_then(|s| s.resources.as_ref());
+    let lists = slicing.into_iter().chain(mps);
     lists.flatten().any(|resource| resource.replicas > 1)
 }

@@ -8,14 +8,11 @@ use crate::{
         Component, DevicePlugin, Gfd, Mig, MigManager, PluginConfig, SharedResources, Sharing,
     },
     image::ImageKind,
-    names::{GPU_RESOURCE, MIG_RESOURCE_PREFIX},
+    names::MIG_RESOURCE_PREFIX,
     policy::{ClusterPolicySpec, MigDefault, MigStrategy, SharedResourcesSpec},
+    shares::{MAX_MPS_CLIENTS, MAX_TIME_SLICES, shared_name},
+    units::{MemoryLimit, UnitError},
 };
-
-/// The most replicas of a card.
-const MAX_REPLICAS: u32 = 64;
-/// The most clients of an MPS server (compute capability 7.5 and later; 16 before, which only the node can tell).
-const MAX_MPS_REPLICAS: u32 = 48;
 
 impl Builder<'_> {
     pub(super) fn device_plugin(&mut self, spec: &ClusterPolicySpec) -> DevicePlugin {
@@ -34,6 +31,7 @@ impl Builder<'_> {
                 ImageKind::DevicePlugin,
             ),
             config,
+            memory_limit: self.memory_limit(spec),
             mps_root: text(root, "/run/nvidia/mps"),
         }
     }
@@ -61,9 +59,9 @@ impl Builder<'_> {
         PluginConfig::Inline(match (sharing.time_slicing, sharing.mps) {
             (None, None) => Sharing::None,
             (Some(slicing), None) => {
-                Sharing::TimeSlicing(self.shared("timeSlicing", &slicing, MAX_REPLICAS))
+                Sharing::TimeSlicing(self.shared("timeSlicing", &slicing.shared(), MAX_TIME_SLICES))
             }
-            (None, Some(mps)) => Sharing::Mps(self.shared("mps", &mps, MAX_MPS_REPLICAS)),
+            (None, Some(mps)) => Sharing::Mps(self.shared("mps", &mps, MAX_MPS_CLIENTS)),
             (Some(slicing), Some(_)) => {
                 let message = "has both timeSlicing and mps, and a card can be shared in one way only: remove one of them";
                 self.problem(
@@ -71,7 +69,7 @@ impl Builder<'_> {
                     "devicePlugin.config.sharing",
                     message,
                 );
-                Sharing::TimeSlicing(self.shared("timeSlicing", &slicing, MAX_REPLICAS))
+                Sharing::TimeSlicing(self.shared("timeSlicing", &slicing.shared(), MAX_TIME_SLICES))
             }
         })
     }
@@ -79,27 +77,36 @@ impl Builder<'_> {
     fn shared(&mut self, kind: &str, section: &SharedResourcesSpec, most: u32) -> SharedResources {
         let path = format!("devicePlugin.config.sharing.{kind}.resources");
         let mut resources = BTreeMap::new();
-        let mut wrong = |message: String| self.problem(Component::DevicePlugin, &path, message);
+        let mut wrong = |path: &str, message: String| {
+            self.problem(Component::DevicePlugin, path, message);
+        };
         let list = section.resources.as_deref().unwrap_or_default();
         if list.is_empty() {
-            wrong("is empty, which the device plugin does not accept: name a resource such as {name: nvidia.com/gpu, replicas: 4}".into());
+            wrong(&path, "is empty, which the device plugin does not accept: name a resource such as {name: nvidia.com/gpu, replicas: 4}, \
+                          or remove the section".into());
         }
-        for entry in list {
-            let name = full_name(&entry.name);
-            if let Err(message) = check_name(&name) {
-                wrong(message);
-                continue;
-            }
+        for (index, entry) in list.iter().enumerate() {
+            let name = match shared_name(&entry.name) {
+                Ok(name) => name,
+                Err(error) => {
+                    wrong(&format!("{path}[{index}].name"), error.to_string());
+                    continue;
+                }
+            };
             match u32::try_from(entry.replicas) {
                 Ok(replicas @ 1..) if replicas <= most => {
                     if resources.insert(name.clone(), replicas).is_some() {
-                        wrong(format!("names {name} twice: keep one entry"));
+                        let here = format!("{path}[{index}].name");
+                        wrong(&here, format!("is `{name}` a second time: keep one entry"));
                     }
                 }
-                _ => wrong(format!(
-                    "replicas of {name} is {}: write a number from 1 (not shared) to {most}",
-                    entry.replicas
-                )),
+                _ => wrong(
+                    &format!("{path}[{index}].replicas"),
+                    format!(
+                        "is `{}`, and {name} can be shared by at most {most} containers: write a number from 1 (not shared) to {most}",
+                        entry.replicas
+                    ),
+                ),
             }
         }
         SharedResources {
@@ -107,6 +114,21 @@ impl Builder<'_> {
             rename_by_default: section.rename_by_default.unwrap_or(false),
             fail_requests_greater_than_one: section.fail_requests_greater_than_one.unwrap_or(true),
         }
+    }
+
+    fn memory_limit(&mut self, spec: &ClusterPolicySpec) -> MemoryLimit {
+        let config = spec.device_plugin.as_ref().and_then(|p| p.config.as_ref());
+        let slicing = config
+            .and_then(|c| c.sharing.as_ref())
+            .and_then(|s| s.time_slicing.as_ref());
+        let Some(given) = slicing.and_then(|s| s.memory_limit.as_deref()) else {
+            return MemoryLimit::Auto;
+        };
+        given.parse().unwrap_or_else(|error: UnitError| {
+            let path = "devicePlugin.config.sharing.timeSlicing.memoryLimit";
+            self.problem(Component::DevicePlugin, path, error.to_string());
+            MemoryLimit::Auto
+        })
     }
 
     /// What MIG and sharing allow together (reference sharing-mig-monitoring 1.3 and 2.4).
@@ -223,32 +245,5 @@ fn strategy(spec: &ClusterPolicySpec) -> MigStrategy {
                 MigStrategy::None
             }
         }
-    }
-}
-
-fn full_name(name: &str) -> String {
-    if name.contains('/') {
-        name.to_owned()
-    } else {
-        format!("nvidia.com/{name}")
-    }
-}
-
-fn check_name(name: &str) -> Result<(), String> {
-    let suffix = name.strip_prefix("nvidia.com/").unwrap_or_default();
-    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let well_formed = suffix.chars().all(|c| letters(c) || matches!(c, '-' | '.'))
-        && suffix.starts_with(letters)
-        && suffix.ends_with(letters);
-    if name.len() <= 63
-        && well_formed
-        && !name.ends_with(".shared")
-        && (name == GPU_RESOURCE || !suffix.is_empty())
-    {
-        Ok(())
-    } else {
-        Err(format!(
-            "`{name}` cannot be shared: write nvidia.com/gpu or nvidia.com/mig-<profile>, without .shared"
-        ))
     }
 }
