@@ -17,6 +17,10 @@ pub use self::{
     merge::merge,
     resolve::{Active, Ignored, IgnoredWhy, Resolution, resolve},
 };
+pub(crate) use self::{
+    dialect::short_path,
+    resolve::{age, layered},
+};
 
 /// A policy with every field decided.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,6 +6,7 @@
 //! - [`conditions`]: condition types, reasons, and the computed summary of a policy.
 //! - [`nodes`]: what a node is for us, and the labels that it should carry.
 //! - [`cards`], [`mig`], [`shares`], [`plugin_file`]: GPU products, what a card can be cut into and how it can be shared; what a user's configuration file of the device plugin means.
+//! - [`judge`]: what is to be said of a policy or an agent before it is stored, and after.
 //! - [`image`], [`units`]: image references; durations, percentages and quantities as Kubernetes writes them.
 //! - [`names`], [`ownership`]: names that must not change, and who writes what.
 
@@ -20,6 +21,7 @@ pub mod conditions;
 pub mod crds;
 pub mod effective;
 pub mod image;
+pub mod judge;
 pub mod mig;
 pub mod names;
 pub mod nodeoperation;

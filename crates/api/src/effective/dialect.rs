@@ -50,6 +50,14 @@ pub(super) fn normalise(spec: Value, problems: &mut Vec<Problem>) -> Value {
     Value::Object(spec)
 }
 
+/// The path in the short dialect of a path in NVIDIA's fields, if there is one.
+pub(crate) fn short_path(full: &str) -> Option<String> {
+    ROWS.iter().find_map(|row| {
+        let below = full.strip_prefix(row.full)?;
+        (below.is_empty() || below.starts_with(['.', '['])).then(|| format!("{}{below}", row.short))
+    })
+}
+
 /// Puts what is missing in `target` into it, and reports what differs.
 fn fill(
     target: &mut Map<String, Value>,
@@ -75,7 +83,9 @@ fn fill(
             (Some(given), value) => {
                 let short = path.replacen(row.full, row.short, 1);
                 let message = format!(
-                    "is {given} but {short}, the same setting, is {value}: remove one of them"
+                    "is `{}` but {short}, the same setting, is `{}`: remove one of them",
+                    bare(given),
+                    bare(&value)
                 );
                 problems.push(Problem {
                     component: row.component,
@@ -85,6 +95,13 @@ fn fill(
             }
         }
     }
+}
+
+/// A text without quotes, anything else as JSON.
+fn bare(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// An object with a value at a path and nothing else.

@@ -114,7 +114,7 @@ pub fn resolve<'a>(
             .iter()
             .map(|p| owner(p, p.name_any() == active.name_any()))
             .collect(),
-        effective: effective(&layers, images),
+        effective: layered(&layers, images).1,
     };
     Resolution {
         active: Some(active),
@@ -122,7 +122,8 @@ pub fn resolve<'a>(
     }
 }
 
-fn age(policy: &ClusterPolicy) -> (Option<jiff::Timestamp>, String) {
+/// What decides which of several policies is active: the lowest.
+pub(crate) fn age(policy: &ClusterPolicy) -> (Option<jiff::Timestamp>, String) {
     (
         policy.metadata.creation_timestamp.as_ref().map(|t| t.0),
         policy.name_any(),
@@ -142,7 +143,11 @@ fn owner(policy: &ClusterPolicy, is_active: bool) -> OwnerReference {
     }
 }
 
-fn effective(layers: &[&ClusterPolicy], images: &DefaultImages) -> EffectivePolicy {
+/// Policies over each other, the lowest first: their merged spec in NVIDIA's fields, and what it means.
+pub(crate) fn layered(
+    layers: &[&ClusterPolicy],
+    images: &DefaultImages,
+) -> (Value, EffectivePolicy) {
     let mut problems = Vec::new();
     let mut merged = Value::Object(serde_json::Map::new());
     for layer in layers {
@@ -151,6 +156,6 @@ fn effective(layers: &[&ClusterPolicy], images: &DefaultImages) -> EffectivePoli
         merged = merge(merged, &dialect::normalise(spec, &mut problems));
     }
     // The merge is made of parts that this type wrote, so it always decodes.
-    let spec: ClusterPolicySpec = serde_json::from_value(merged).unwrap_or_default();
-    defaults::apply(&spec, images, problems)
+    let spec: ClusterPolicySpec = serde_json::from_value(merged.clone()).unwrap_or_default();
+    (merged, defaults::apply(&spec, images, problems))
 }

@@ -38,11 +38,9 @@ impl Part {
 
     /// Memory of a card in MiB, rounded as its profile for the whole card is named.
     pub fn memory(&self) -> u32 {
-        let sizes = self.profiles.iter().filter_map(|(profile, _)| {
-            let (_, size) = profile.split_once("g.")?;
-            size.split_once("gb")?.0.parse::<u32>().ok()
-        });
-        sizes.max().unwrap_or(0) * 1024
+        let sizes = self.profiles.iter();
+        let sizes = sizes.filter_map(|(profile, _)| memory_of_profile(profile));
+        sizes.max().unwrap_or(0)
     }
 
     /// The ids as mig-parted's `device-filter` writes them.
@@ -237,6 +235,12 @@ pub fn profile_of_resource(resource: &str) -> Option<&'static str> {
     let mut all = PARTS.iter().flat_map(|part| part.profiles);
     all.find(|(profile, _)| label_form(profile) == suffix)
         .map(|(profile, _)| *profile)
+}
+
+/// Memory that a profile's name stands for in MiB; names round up.
+pub fn memory_of_profile(profile: &str) -> Option<u32> {
+    let (_, size) = profile.split_once("g.")?;
+    Some(size.split_once("gb")?.0.parse::<u32>().ok()? * 1024)
 }
 
 /// A profile as labels, layouts and resources write it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::core::v1::{Node, Taint},
-    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
     jiff::Timestamp,
 };
 use kube::ResourceExt;
@@ -156,6 +156,14 @@ impl NodeFacts {
             labels,
             annotations,
         }
+    }
+
+    /// Reads what a node's metadata tells: labels and annotations; the rest is unknown.
+    pub fn from_metadata(metadata: &ObjectMeta) -> Self {
+        Self::from_node(&Node {
+            metadata: metadata.clone(),
+            ..Node::default()
+        })
     }
 
     /// A label's value.

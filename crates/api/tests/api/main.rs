@@ -14,6 +14,8 @@ mod effective;
 mod examples;
 mod images;
 mod inputs;
+mod judge;
+mod mig_layout;
 mod nodes;
 mod properties;
 mod units;

@@ -7,7 +7,7 @@ use tessera_api::{DefaultImages, effective::merge, resolve};
 use crate::{base, policy, resolved};
 
 /// One line of a policy each; any subset is a policy.
-const LINES: [&str; 16] = [
+pub(crate) const LINES: [&str; 16] = [
     "driver: {version: '1', tolerations: [{key: a, operator: Exists}]}",
     "driver: {enabled: false}",
     "driver: {image: 'r.example/driver:2'}",
@@ -27,7 +27,7 @@ const LINES: [&str; 16] = [
 ];
 
 /// The chosen lines as one JSON object; later lines of the same section win.
-fn object(lines: &[&str]) -> Value {
+pub(crate) fn object(lines: &[&str]) -> Value {
     let parse = |line: &&str| serde_saphyr::from_str::<Value>(line).expect("a line");
     lines
         .iter()

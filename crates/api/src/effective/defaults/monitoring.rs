@@ -129,7 +129,7 @@ impl Builder<'_> {
         );
         if scrape_timeout.as_duration() > interval.as_duration() {
             let message = format!(
-                "is {scrape_timeout}, longer than the interval of {interval}, which Prometheus refuses: make it shorter"
+                "is `{scrape_timeout}`, longer than the interval of {interval}, which Prometheus refuses: make it shorter"
             );
             self.problem(
                 Component::DcgmExporter,

@@ -1,0 +1,187 @@
+//! The limit of memory of a time-sliced share, against what cards have.
+
+use super::case::Case;
+use crate::{
+    cards::{Cards, largest_known},
+    effective::{EffectivePolicy, PluginConfig, Sharing},
+    mig::parts,
+    names::MIG_RESOURCE_PREFIX,
+    units::MemoryLimit,
+};
+
+const PATH: &str = "devicePlugin.config.sharing.timeSlicing.memoryLimit";
+/// What the judgement of the limit depends on besides.
+const OTHERS: &[&str] = &[
+    "devicePlugin.config.sharing.timeSlicing.resources",
+    "nodeSelector",
+];
+/// Below this CUDA cannot tell a program how much memory is left (HAMi issue 1370), MiB.
+const LEAST_USABLE: u32 = 346;
+/// Memory of a card that is not given away automatically, MiB: what contexts and libraries take.
+const RESERVE: u32 = 512;
+/// Figures of tables move by so many percent with driver and ECC.
+const TOLERANCE: u64 = 2;
+
+pub(super) fn judge(case: &mut Case<'_>) {
+    let MemoryLimit::MiB(limit) = case.effective.device_plugin.memory_limit else {
+        return;
+    };
+    let shared = slices(&case.effective);
+    if shared.is_empty() {
+        let why = "has no effect, as no resource is time-sliced with 2 replicas or more";
+        case.warn((PATH, OTHERS), why, "remove it, or share a resource");
+        return;
+    }
+    if limit < LEAST_USABLE {
+        let why = format!(
+            "is less than the {LEAST_USABLE} MiB that CUDA itself needs to tell how much memory is left"
+        );
+        case.warn((PATH, OTHERS), why, "write at least 512Mi");
+    }
+    for (name, replicas) in shared {
+        match name.strip_prefix(MIG_RESOURCE_PREFIX) {
+            Some(_) => instance(case, &name, replicas, limit),
+            None => card(case, &name, replicas, limit),
+        }
+    }
+}
+
+/// Time-sliced resources with their replicas.
+fn slices(policy: &EffectivePolicy) -> Vec<(String, u32)> {
+    match &policy.device_plugin.config {
+        PluginConfig::Inline(Sharing::TimeSlicing(shared)) => shared
+            .shared()
+            .map(|(name, replicas)| (name.to_owned(), replicas))
+            .collect(),
+        PluginConfig::Inline(Sharing::None | Sharing::Mps(_)) | PluginConfig::ConfigMap { .. } => {
+            Vec::new()
+        }
+    }
+}
+
+/// Whole cards: by what the nodes say, else by what any card has.
+fn card(case: &mut Case<'_>, name: &str, replicas: u32, limit: u32) {
+    let smallest = case
+        .cards
+        .iter()
+        .filter_map(|cards| Some((cards.memory?, cards)))
+        .min_by_key(|(memory, cards)| (*memory, cards.node.clone()));
+    let unknown = smallest.is_none();
+    let (memory, whose) = match smallest {
+        Some((memory, cards)) => (memory, describe(cards, memory)),
+        None => (
+            largest_known(),
+            format!(
+                "the {} MiB of the largest card that is known",
+                largest_known()
+            ),
+        ),
+    };
+    // A node's own figure is exact.
+    let exact = smallest.is_some_and(|(_, cards)| cards.is_measured);
+    let most = if exact {
+        u64::from(memory)
+    } else {
+        u64::from(memory) * (100 + TOLERANCE) / 100
+    };
+    let all = u64::from(limit) * u64::from(replicas);
+    if u64::from(limit) > most {
+        let why = format!("is {limit} MiB, more than {whose}");
+        case.refuse(
+            (PATH, OTHERS),
+            why,
+            format!("write at most {}Mi, or Auto", memory / replicas),
+        );
+    } else if all > most {
+        let why = format!(
+            "is {limit} MiB, and {replicas} shares of {name} with so much are {all} MiB, more than {whose}"
+        );
+        let remedy = format!(
+            "write at most {}Mi, or Auto, or fewer replicas",
+            memory / replicas
+        );
+        case.refuse((PATH, OTHERS), why, remedy);
+    } else if unknown {
+        let why = "cannot be compared with the memory of cards, as no node says yet what it has";
+        case.warn(
+            (PATH, OTHERS),
+            why,
+            "look at condition SharingApplied once there are GPU nodes",
+        );
+    }
+}
+
+fn describe(cards: &Cards, memory: u32) -> String {
+    match &cards.product {
+        Some(product) => format!(
+            "the {memory} MiB of a card of node {} ({product})",
+            cards.node
+        ),
+        None => format!("the {memory} MiB of a card of node {}", cards.node),
+    }
+}
+
+/// MIG instances: by what the profile's name says, which is rounded up.
+fn instance(case: &mut Case<'_>, name: &str, replicas: u32, limit: u32) {
+    let size = parts::profile_of_resource(name).and_then(parts::memory_of_profile);
+    let Some(memory) = size else {
+        return;
+    };
+    let all = u64::from(limit) * u64::from(replicas);
+    if all > u64::from(memory) {
+        let why = format!(
+            "is {limit} MiB, and {replicas} shares of {name} with so much are {all} MiB, more than the {memory} MiB of such an instance"
+        );
+        let remedy = format!(
+            "write at most {}Mi, or Auto, or fewer replicas",
+            memory / replicas
+        );
+        case.refuse((PATH, OTHERS), why, remedy);
+    }
+}
+
+/// The automatic limit of a share, MiB: the smallest card's memory by the number of shares, less a reserve.
+///
+/// `None` where it cannot be told: no card is known, the cards differ by more than a tenth, or too little is left.
+pub fn automatic(cards: &[Cards], replicas: u32) -> Option<u32> {
+    let known: Option<Vec<u32>> = cards.iter().map(|cards| cards.memory).collect();
+    let known = known?;
+    let (least, most) = (*known.iter().min()?, *known.iter().max()?);
+    if u64::from(most - least) * 10 > u64::from(most) {
+        return None;
+    }
+    let share = least.checked_div(replicas)?.checked_sub(RESERVE)?;
+    (share >= LEAST_USABLE).then_some(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn automatic_limits() {
+        let cards = |memory: &[Option<u32>]| -> Vec<Cards> {
+            let card = |memory: &Option<u32>| Cards {
+                memory: *memory,
+                ..Cards::default()
+            };
+            memory.iter().map(card).collect()
+        };
+        for (memory, replicas, want) in [
+            (vec![Some(15_360)], 4, Some(3_328)),
+            (vec![Some(81_559), Some(81_920)], 4, Some(19_877)),
+            (vec![Some(15_360), Some(81_920)], 4, None),
+            (vec![Some(15_360), None], 4, None),
+            (vec![Some(15_360)], 16, Some(448)),
+            (vec![Some(15_360)], 18, None),
+            (vec![Some(15_360)], 0, None),
+            (vec![], 4, None),
+        ] {
+            assert_eq!(
+                automatic(&cards(&memory), replicas),
+                want,
+                "{memory:?} by {replicas}"
+            );
+        }
+    }
+}

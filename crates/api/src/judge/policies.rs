@@ -1,0 +1,45 @@
+//! A policy beside others.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use super::{Finding, Severity, case::Case};
+use crate::{effective, policy::ClusterPolicy};
+
+/// A new policy that will not be the active one.
+pub(super) fn judge(case: &mut Case<'_>, new: &ClusterPolicy) {
+    if case.is_update {
+        return;
+    }
+    let older = case
+        .facts
+        .policies
+        .iter()
+        .map(Arc::as_ref)
+        .filter(|policy| policy.metadata.deletion_timestamp.is_none())
+        .filter(|policy| policy.metadata.name != new.metadata.name)
+        .filter(|policy| policy.is_base() == new.is_base())
+        .min_by_key(|policy| effective::age(policy));
+    let Some(active) = older else {
+        return;
+    };
+    let (kind, remedy) = if new.is_base() {
+        ("base policy", "change that one, or delete it")
+    } else {
+        (
+            "policy",
+            "change that one, or delete it: then this one takes over by itself",
+        )
+    };
+    case.push(Finding {
+        severity: Severity::Warn,
+        path: "metadata.name".to_owned(),
+        value: new.name_any(),
+        why: format!(
+            "is a second {kind}, and the older one, {}, stays active: this one has no effect",
+            active.name_any()
+        ),
+        remedy: remedy.to_owned(),
+    });
+}
