@@ -13,6 +13,7 @@
 )]
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::ListParams;
@@ -252,19 +253,35 @@ async fn scenario(lab: &Lab) -> anyhow::Result<()> {
     assert!(blocked.starts_with("ForeignCordon"), "{blocked}");
     assert_eq!(node(lab).await?, (true, None));
 
-    // It goes, and its rights with it.
+    // It goes, and its rights and its Lease with it.
+    let lease = lab
+        .kubectl_ok(&[
+            "get",
+            "lease",
+            "-n",
+            NAMESPACE,
+            "sre-agent-gpu-monitor-agent",
+            "-o=yaml",
+        ])
+        .await?;
+    assert!(lease.contains("kind: ServiceAccount"), "{lease}");
     println!("{}", lab.kubectl_ok(&["get", "events", "-A"]).await?);
     lab.kubectl_ok(&["delete", "sre", "-n", NAMESPACE, "gpu-monitor-agent"])
         .await?;
     let deployments: Api<Deployment> = Api::namespaced(lab.client(), NAMESPACE);
+    let leases: Api<Lease> = Api::namespaced(lab.client(), NAMESPACE);
     lab.wait_for("the agent is gone", MINUTE, || async {
         let left = deployments
             .get_opt("sre-agent-gpu-monitor-agent")
             .await
             .map_err(|e| e.to_string())?;
         let bindings = bindings(lab).await.map_err(|e| e.to_string())?;
-        match left {
-            None if bindings.is_empty() => Ok(()),
+        let lease = leases
+            .get_opt("sre-agent-gpu-monitor-agent")
+            .await
+            .map_err(|e| e.to_string())?;
+        match (left, lease) {
+            (None, None) if bindings.is_empty() => Ok(()),
             left => Err(format!("{left:?} {bindings:?}")),
         }
     })

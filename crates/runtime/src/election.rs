@@ -4,12 +4,14 @@
 //! No crate that is kept up does all three (the usual ones take the lease by a patch without a resource version, or
 //! believe the other machine's wall clock), so it is written here. The decisions are in [`decide`].
 
+mod account;
 pub mod decide;
 
 use crate::args::RuntimeArgs;
 use crate::clients::within;
 use crate::health::Health;
 use crate::metrics::Metrics;
+use account::Owner;
 use decide::{Decision, Observed, decide};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -91,6 +93,7 @@ pub struct Election {
     health: Health,
     metrics: Arc<Metrics>,
     term: flag::Sender<Option<Term>>,
+    owner: Owner,
 }
 
 impl Election {
@@ -113,7 +116,15 @@ impl Election {
             health,
             metrics,
             term: flag::channel(None).0,
+            owner: Owner::default(),
         }
+    }
+
+    /// The Lease belongs to the ServiceAccount of this process, and goes with it.
+    #[must_use]
+    pub fn owned_by_account(mut self) -> Self {
+        self.owner = Owner::Unknown;
+        self
     }
 
     /// The present term, and its changes.
@@ -122,7 +133,7 @@ impl Election {
     }
 
     /// Takes part until `stop`; then keeps an own lease alive until `drained`, and releases it.
-    pub async fn run(self, stop: CancellationToken, drained: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken, drained: CancellationToken) {
         let mut events = self.events();
         self.health
             .not_ready("election", "the lease has not been read yet");
@@ -132,6 +143,7 @@ impl Election {
             self.beat();
             if known {
                 self.health.ready("election");
+                self.owner.find(&self.api, self.request_timeout).await;
             }
             let decision = decide(observed.as_ref(), &self.me, crate::clock::now());
             let began = crate::clock::micro_time();
@@ -311,12 +323,12 @@ impl Election {
         transitions: i32,
         began: &MicroTime,
     ) -> Result<(Observed, Instant), kube::Error> {
-        let sent = crate::clock::now();
-        let exists = version.is_some();
+        let (sent, exists) = (crate::clock::now(), version.is_some());
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 resource_version: version,
+                owner_references: self.owner.references(),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
@@ -347,6 +359,7 @@ impl Election {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 resource_version: Some(lease.version.clone()),
+                owner_references: self.owner.references(),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {

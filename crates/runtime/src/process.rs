@@ -146,7 +146,8 @@ impl Process {
         self.watches.clone()
     }
 
-    /// Names the Lease otherwise than the controller: for a process that exists once an object, not once a cluster.
+    /// Names the Lease otherwise than the controller: for a process that exists once an object, not once a cluster. Such a
+    /// Lease belongs to the process's ServiceAccount, so that it goes when that goes.
     pub fn elect_by(&mut self, lease: &str) {
         lease.clone_into(&mut self.lease);
     }
@@ -269,6 +270,11 @@ impl Process {
             health,
             metrics,
         );
+        let election = if self.lease == self.name {
+            election
+        } else {
+            election.owned_by_account()
+        };
         let receiver = election.terms();
         (
             receiver,

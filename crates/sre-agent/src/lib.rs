@@ -3,7 +3,8 @@
 //!
 //! **Watches**: its SREAgent; Nodes; NodeOperations; exporter pods (label `app=nvidia-dcgm-exporter`) of all namespaces.
 //!
-//! **Reads**: only its stores, and `/metrics` of each exporter, once an interval. API requests only when it acts.
+//! **Reads**: only its stores, and `/metrics` of each exporter, once an interval. API requests only when it acts, and
+//! one at its start that asks who it is: its Lease belongs to its ServiceAccount, and goes with it.
 //!
 //! **Writes**: `status.agent` of its SREAgent, events, its Lease; with `autoRepair` also NodeOperations of kind `Repair` and,
 //! on Nodes, `spec.unschedulable` together with annotation `aiops.local/cordoned-by`.
