@@ -27,6 +27,7 @@ pub use self::{
     agents::{agent, agent_spec},
     layouts::check as layout_file,
     memory::automatic as automatic_memory_limit,
+    nodes::node,
 };
 use crate::{nodes::NodeFacts, policy::ClusterPolicy, sreagent::SREAgent};
 use case::Case;

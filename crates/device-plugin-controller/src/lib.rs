@@ -17,7 +17,8 @@
 //!   discovery and MPS daemon by the DaemonSets' own roll-out; the cost of a node's event does not depend on their number.
 //! - **On leader loss**: every write stops; stores, verdicts and watches stay warm.
 //! - **Failure modes**: a bad part of the policy (`InvalidSpec`), a ConfigMap or key that is not there (`ConfigMapNotFound`,
-//!   `ConfigKeyNotFound`), one that cannot be used (`ConfigInvalid`), a node that chooses a key that is not there
+//!   `ConfigKeyNotFound`), one that cannot be used, or sharing that the
+//!   cards of a node cannot give (`ConfigInvalid`), a node that chooses a key that is not there
 //!   (`NodeConfigUnknown`), nodes that advertise something else (`SharingMismatch`), MIG (`MigPending`, `MigFailed`,
 //!   `MigLayoutInvalid`), pods (reasons of their own), the API server (`ReconcileFailed`, `Forbidden`).
 

@@ -11,6 +11,7 @@ use tessera_api::conditions::Reason;
 use tessera_api::effective::{
     Component, EffectivePolicy, Operand, PluginConfig, SharedResources, Sharing,
 };
+use tessera_api::judge::{Severity, layout_file};
 use tessera_api::plugin_file::{Parsed, parse};
 
 /// Why a component cannot be brought to what the policy asks for. Its last good state stays.
@@ -288,16 +289,23 @@ fn mig(policy: &EffectivePolicy, maps: &Maps, namespace: &str) -> Result<MigConf
         "migManager.config.name",
         FILE,
     )?;
-    if let Some((name, data)) = &layouts
-        && layout_names(data).is_none()
-    {
-        let message = format!(
-            "ConfigMap {namespace}/{name}, key {FILE}: no map `mig-configs` can be read, which the MIG manager needs; what ran before keeps running"
-        );
-        return Err(Fault {
-            reason: Reason::ConfigInvalid,
-            message,
-        });
+    if let Some((name, data)) = &layouts {
+        // The MIG manager refuses the whole file for one mistake, and a layout that fits on no card fails on the node.
+        let found = layout_file(data.get(FILE).map_or("", String::as_str));
+        let refused = found
+            .into_iter()
+            .filter(|(severity, _)| *severity == Severity::Refuse);
+        let mistakes: Vec<String> = refused.map(|(_, mistake)| mistake.to_string()).collect();
+        if !mistakes.is_empty() {
+            let message = format!(
+                "ConfigMap {namespace}/{name}, key {FILE}: {}; what ran before keeps running",
+                some_of(&mistakes)
+            );
+            return Err(Fault {
+                reason: Reason::ConfigInvalid,
+                message,
+            });
+        }
     }
     let clients = entry(
         &policy.mig_manager.gpu_clients_config,
@@ -308,14 +316,8 @@ fn mig(policy: &EffectivePolicy, maps: &Maps, namespace: &str) -> Result<MigConf
 }
 
 fn layout_names(data: &Data) -> Option<Vec<String>> {
-    let file: serde_json::Value = serde_saphyr::from_str(data.get(FILE)?).ok()?;
-    Some(
-        file.get("mig-configs")?
-            .as_object()?
-            .keys()
-            .cloned()
-            .collect(),
-    )
+    let file = tessera_api::mig::layout::parse(data.get(FILE)?);
+    Some(file.layouts.into_keys().collect())
 }
 
 fn present(maps: &Maps, namespace: &str, name: &str, path: &str) -> Result<Arc<Data>, Fault> {

@@ -5,6 +5,7 @@ use crate::sharing::{Advertised, Shares, compare};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::EffectivePolicy;
+use tessera_api::cards::Cards;
 use tessera_api::conditions::Reason;
 use tessera_api::effective::Operand;
 use tessera_api::names::label;
@@ -21,6 +22,8 @@ pub enum Topic {
     Paused,
     /// It chooses a configuration that does not exist.
     Config,
+    /// Its cards cannot give what sharing asks of them.
+    Unfit,
     /// It advertises something else than was asked for.
     Sharing,
     /// It cannot be told whether it advertises what was asked for.
@@ -40,6 +43,7 @@ impl Topic {
             Self::Taint => Reason::TaintsNotTolerated,
             Self::Paused => Reason::NodePaused,
             Self::Config => Reason::NodeConfigUnknown,
+            Self::Unfit => Reason::ConfigInvalid,
             Self::Sharing => Reason::SharingMismatch,
             Self::Unclear => return None,
             Self::MigFailed => Reason::MigFailed,
@@ -49,10 +53,11 @@ impl Topic {
     }
 
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Taint,
         Self::Paused,
         Self::Config,
+        Self::Unfit,
         Self::Sharing,
         Self::Unclear,
         Self::MigFailed,
@@ -145,6 +150,11 @@ pub fn judge(node: &NodeFacts, asked: &Asked) -> Verdict {
     }
     if asked.policy.device_plugin.operand.enabled {
         plugin(node, &asked.configs, &mut verdict.said);
+        if let Some(text) = tessera_api::judge::node(&asked.policy, &Cards::of(node))
+            && verdict.roles.plugin
+        {
+            verdict.said.insert(Topic::Unfit, text);
+        }
     }
     verdict
 }

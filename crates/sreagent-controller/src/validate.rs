@@ -1,9 +1,9 @@
 //! An SREAgent and the flags -> [`Validated`]: every error of a user is found here.
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
-use kube::core::Selector;
 use tessera_api::SREAgent;
 use tessera_api::effective::hash_of;
+use tessera_api::judge::agent_spec;
 use tessera_api::sreagent::SREAgentSpec;
 
 use crate::args::Settings;
@@ -32,16 +32,10 @@ pub struct Validated {
     pub tolerations: Vec<Toleration>,
 }
 
-/// A spec that cannot be used, in a sentence for its owner.
+/// A spec that cannot be used: everything that is wrong with it, in words for its owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    /// A label selector that selects nothing sensible.
-    #[error("spec.nodeSelector cannot be used: {0}")]
-    NodeSelector(String),
-    /// An empty image.
-    #[error("spec.agent.image is empty: name an image or leave the field out")]
-    Image,
-}
+#[error("{0}")]
+pub struct Invalid(String);
 
 /// Checks one SREAgent.
 ///
@@ -49,17 +43,12 @@ pub enum Invalid {
 /// What its owner has to change.
 pub fn validate(object: &SREAgent, settings: &Settings) -> Result<Validated, Invalid> {
     let spec = &object.spec;
-    if let Some(selector) = spec.node_selector.clone() {
-        Selector::try_from(selector).map_err(|error| Invalid::NodeSelector(error.to_string()))?;
+    // The admission webhook refuses the same; an object may be older than it.
+    let wrong: Vec<String> = agent_spec(spec).iter().map(ToString::to_string).collect();
+    if !wrong.is_empty() {
+        return Err(Invalid(wrong.join("; ")));
     }
     let agent = spec.agent.clone().unwrap_or_default();
-    if agent
-        .image
-        .as_deref()
-        .is_some_and(|image| image.trim().is_empty())
-    {
-        return Err(Invalid::Image);
-    }
     let name = object.metadata.name.clone().unwrap_or_default();
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
     Ok(Validated {
@@ -134,11 +123,11 @@ mod tests {
         let cases = [
             (
                 json!({"agent": {"image": " "}}),
-                "spec.agent.image is empty",
+                "spec.agent.image: ` ` is empty; name an image or leave the field out",
             ),
             (
                 json!({"nodeSelector": {"matchExpressions": [{"key": "gpu", "operator": "Near", "values": ["x"]}]}}),
-                "spec.nodeSelector cannot be used",
+                "spec.nodeSelector: ",
             ),
         ];
         for (spec, want) in cases {

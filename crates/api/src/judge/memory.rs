@@ -77,13 +77,7 @@ fn card(case: &mut Case<'_>, name: &str, replicas: u32, limit: u32) {
             ),
         ),
     };
-    // A node's own figure is exact.
-    let exact = smallest.is_some_and(|(_, cards)| cards.is_measured);
-    let most = if exact {
-        u64::from(memory)
-    } else {
-        u64::from(memory) * (100 + TOLERANCE) / 100
-    };
+    let most = most(memory, smallest.is_some_and(|(_, cards)| cards.is_measured));
     let all = u64::from(limit) * u64::from(replicas);
     if u64::from(limit) > most {
         let why = format!("is {limit} MiB, more than {whose}");
@@ -109,6 +103,37 @@ fn card(case: &mut Case<'_>, name: &str, replicas: u32, limit: u32) {
             "look at condition SharingApplied once there are GPU nodes",
         );
     }
+}
+
+/// The most that a card with such a figure may have: a node's own is exact.
+fn most(memory: u32, is_measured: bool) -> u64 {
+    let memory = u64::from(memory);
+    if is_measured {
+        memory
+    } else {
+        memory * (100 + TOLERANCE) / 100
+    }
+}
+
+/// What is too much for the cards of one node.
+pub(super) fn node(policy: &EffectivePolicy, cards: &Cards) -> Vec<String> {
+    let (MemoryLimit::MiB(limit), Some(memory)) = (policy.device_plugin.memory_limit, cards.memory)
+    else {
+        return Vec::new();
+    };
+    let whole = slices(policy)
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with(MIG_RESOURCE_PREFIX));
+    let too_much = whole.filter_map(|(name, replicas)| {
+        let all = u64::from(limit) * u64::from(replicas);
+        (all > most(memory, cards.is_measured)).then(|| {
+            format!(
+                "{replicas} shares of {name} with memoryLimit {limit}Mi are {all} MiB, and a card has {memory} MiB: write at most {}Mi, or Auto",
+                memory / replicas
+            )
+        })
+    });
+    too_much.collect()
 }
 
 fn describe(cards: &Cards, memory: u32) -> String {

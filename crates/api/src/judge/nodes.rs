@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MapFacts, case::Case, json::some_of};
+use super::{MapFacts, case::Case, json::some_of, memory};
 use crate::{
+    cards::Cards,
+    effective::{EffectivePolicy, PluginConfig, Sharing},
     mig::layout::{self, Rule},
     names::config_map,
     policy::MigStrategy,
+    shares::{MAX_MPS_CLIENTS_OLD, MPS_FULL_COMPUTE},
 };
 
 /// What the judgement of the strategy depends on besides.
@@ -15,6 +18,29 @@ const OTHERS: &[&str] = &[
     "migManager.enabled",
     "nodeSelector",
 ];
+
+/// What the cards of one node cannot give although the policy's sharing asks for it, in words; `None` where all is well or unknown.
+///
+/// One node alone, so that a controller can ask it as nodes change.
+pub fn node(policy: &EffectivePolicy, cards: &Cards) -> Option<String> {
+    let mut found = Vec::new();
+    if let (PluginConfig::Inline(Sharing::Mps(shared)), Some((major, minor))) =
+        (&policy.device_plugin.config, cards.compute)
+        && (major, minor) < MPS_FULL_COMPUTE
+    {
+        let many = shared
+            .shared()
+            .filter(|(_, replicas)| *replicas > MAX_MPS_CLIENTS_OLD);
+        found.extend(many.map(|(name, replicas)| {
+            format!(
+                "{name} has {replicas} MPS clients, and a card of compute capability {major}.{minor} takes {MAX_MPS_CLIENTS_OLD}: write at \
+                 most {MAX_MPS_CLIENTS_OLD} replicas, or leave the node out by nodeSelector"
+            )
+        }));
+    }
+    found.extend(memory::node(policy, cards));
+    (!found.is_empty()).then(|| found.join("; "))
+}
 
 /// Strategy single advertises nothing on a node whose instances are not all alike.
 pub(super) fn judge(case: &mut Case<'_>) {

@@ -32,6 +32,9 @@ pub(super) fn finding(validated: &Validated, rollout: Option<Rollout>, nodes: &S
     if let Some(unknown) = group(nodes, Topic::Config) {
         return make(TYPE, false, Reason::NodeConfigUnknown, tell(unknown));
     }
+    if let Some(unfit) = group(nodes, Topic::Unfit) {
+        return make(TYPE, false, Reason::ConfigInvalid, tell(unfit));
+    }
     let (advertising, expected) = (&nodes.advertising, nodes.expected.plugin);
     let is_rolled_out =
         rollout.is_some_and(|rollout| rollout.observed && rollout.updated >= rollout.desired);

@@ -22,7 +22,7 @@ const READY: Rollout = Rollout {
     observed: true,
 };
 
-fn node(name: &str, extra: &[(&str, &str)], capacity: u32) -> NodeFacts {
+pub(super) fn node(name: &str, extra: &[(&str, &str)], capacity: u32) -> NodeFacts {
     let base = [
         ("gpu", "true"),
         ("pool", "gpu"),
@@ -44,7 +44,7 @@ fn node(name: &str, extra: &[(&str, &str)], capacity: u32) -> NodeFacts {
     }
 }
 
-fn validated(policy: Arc<EffectivePolicy>, maps: &Maps) -> Validated {
+pub(super) fn validated(policy: Arc<EffectivePolicy>, maps: &Maps) -> Validated {
     validate(policy, maps, NAMESPACE).unwrap()
 }
 
@@ -103,7 +103,7 @@ fn line(finding: &Finding) -> String {
     )
 }
 
-fn sharing(validated: &Validated, nodes: Vec<NodeFacts>) -> String {
+pub(super) fn sharing(validated: &Validated, nodes: Vec<NodeFacts>) -> String {
     let report = report(validated, &all_ready(summary(validated, nodes)), &[]);
     line(find(&report.slice.findings, "SharingApplied"))
 }

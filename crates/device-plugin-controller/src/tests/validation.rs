@@ -100,7 +100,23 @@ fn faults_of_the_mig_manager_leave_the_plugin_alone() {
         (
             map(&[("config.yaml", "version: v1")]),
             Reason::ConfigInvalid,
-            "no map `mig-configs`",
+            "mig-configs is no map of layouts, which the MIG manager needs",
+        ),
+        (
+            map(&[(
+                "config.yaml",
+                "{version: v1, mig-configs: {a: [{devices: all, enabled: true}]}}",
+            )]),
+            Reason::ConfigInvalid,
+            "mig-configs.a[0].enabled is not a setting of the MIG manager",
+        ),
+        (
+            map(&[(
+                "config.yaml",
+                "{version: v1, mig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {4g.20gb: 2}}]}}",
+            )]),
+            Reason::ConfigInvalid,
+            "asks for 4g.20gb x2, which do not fit together on one card (A100 40 GB)",
         ),
     ];
     for (state, reason, text) in cases {

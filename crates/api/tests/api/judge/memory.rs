@@ -1,6 +1,9 @@
 //! Limits of memory, against nodes and tables.
 
-use tessera_api::cards::PRODUCTS;
+use tessera_api::{
+    cards::{Cards, PRODUCTS},
+    judge,
+};
 
 use super::{facts, limited, node, said, t4};
 
@@ -114,5 +117,32 @@ fn every_product_holds_its_own_memory_and_no_more() {
             found.len() == 1 && found[0].starts_with("refuse") && found[0].contains(&label),
             "{found:#?}"
         );
+    }
+}
+
+#[test]
+fn one_node_against_the_policy() {
+    let old = node(
+        "old",
+        &[
+            ("gpu.product", "Tesla-V100-SXM2-16GB"),
+            ("gpu.compute.major", "7"),
+        ],
+    );
+    let mps = "devicePlugin: {config: {sharing: {mps: {resources: [{name: gpu, replicas: 17}]}}}}";
+    let clients = "nvidia.com/gpu has 17 MPS clients, and a card of compute capability 7.0 takes 16: write at most 16 replicas, or leave the node out by \
+                   nodeSelector";
+    let memory = "4 shares of nvidia.com/gpu with memoryLimit 8192Mi are 32768 MiB, and a card has 15360 MiB: write at most 3840Mi, or Auto";
+    for (spec, node, want) in [
+        (mps, old.clone(), Some(clients)),
+        (mps, t4("a"), None),
+        (&limited("8Gi", 4), t4("a"), Some(memory)),
+        (&limited("3840Mi", 4), t4("a"), None),
+        (&limited("Auto", 4), t4("a"), None),
+        (&limited("8Gi", 4), node("unknown", &[]), None),
+        (&limited("4Gi", 4), old, None),
+    ] {
+        let found = judge::node(&crate::effective(spec), &Cards::of(&node));
+        assert_eq!(found.as_deref(), want, "{spec}");
     }
 }
