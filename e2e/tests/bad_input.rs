@@ -245,6 +245,31 @@ async fn an_unknown_config_map_or_key_is_named_and_the_last_good_state_stays() -
 }
 
 #[tokio::test]
+async fn a_limit_of_memory_that_cards_do_not_have_is_told_with_their_nodes() -> anyhow::Result<()> {
+    let lab = installed("memory", nodes::gpu_nodes(2), &[]).await?;
+    lab.apply_file(&input("cluster-policy.yaml")).await?;
+    policy_ready(&lab, USER_POLICY, MINUTE).await?;
+    let limit = |text: &str| {
+        let slicing = json!({"memoryLimit": text});
+        json!({"devicePlugin": {"config": {"sharing": {"timeSlicing": slicing}}}})
+    };
+    edit(&lab, limit("200Gi")).await?;
+    let told = policy_until(&lab, USER_POLICY, "the limit is told", MINUTE, |p| {
+        condition(p, "SharingApplied").1 == "ConfigInvalid"
+    })
+    .await?;
+    let message = condition(&told, "SharingApplied").2;
+    println!("{}", explain(&told));
+    assert!(
+        message.contains(&node_name(0)) && message.contains("memoryLimit 204800Mi"),
+        "{message}"
+    );
+    edit(&lab, limit("1Gi")).await?;
+    policy_ready(&lab, USER_POLICY, MINUTE).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_image_that_cannot_be_pulled_is_named() -> anyhow::Result<()> {
     let lab = installed("pull", nodes::gpu_nodes(2), &[]).await?;
     let node = node_name(0);
