@@ -1,6 +1,7 @@
-//! The MIG manager's file, read strictly.
+//! The MIG manager's file, read strictly; it and the device plugin's take any text.
 
-use tessera_api::mig::layout::parse;
+use proptest::{collection::vec, prelude::*, sample::select};
+use tessera_api::{judge, mig::layout::parse, plugin_file, policy::MigStrategy};
 
 fn mistakes(text: &str) -> Vec<String> {
     parse(text)
@@ -124,5 +125,45 @@ fn what_the_mig_manager_refuses_is_named_by_its_path() {
             found.iter().any(|mistake| mistake.contains(want)),
             "{text}: {found:?}"
         );
+    }
+}
+
+/// Pieces that such files are made of, right and wrong.
+const PIECES: [&str; 22] = [
+    "version: v1\n",
+    "mig-configs:\n",
+    "  a:\n",
+    "  - devices: all\n",
+    "    mig-enabled: true\n",
+    "    mig-devices:\n",
+    "      1g.5gb: 7\n",
+    "      \"1g.5gb+me\": 4294967295\n",
+    "      1c.3g.20gb: 99\n",
+    "    device-filter: [\"0x20B010DE\", 5]\n",
+    "sharing:\n",
+    "  timeSlicing:\n",
+    "    resources:\n",
+    "    - name: gpu\n",
+    "      replicas: -1\n",
+    "&a [*a]\n",
+    "{",
+    "]",
+    ": ",
+    "\t",
+    "ü\u{0}",
+    "- ",
+];
+
+proptest! {
+    #[test]
+    fn no_text_is_too_odd(pieces in vec(select(PIECES.as_slice()), 0..40), other in ".{0,60}") {
+        for text in [pieces.concat(), format!("{}{other}", pieces.concat()), other] {
+            let found = judge::layout_file(&text);
+            prop_assert_eq!(&found, &judge::layout_file(&text));
+            for strategy in [MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed] {
+                let read = plugin_file::parse(&text, strategy);
+                prop_assert_eq!(&read, &plugin_file::parse(&text, strategy));
+            }
+        }
     }
 }
