@@ -19,6 +19,8 @@ pub mod controller {
     pub const SREAGENT: &str = "sreagent-controller";
     /// The agent itself.
     pub const SRE_AGENT: &str = "sre-agent";
+    /// Admission: not a controller, but named, labelled and installed as one.
+    pub const WEBHOOK: &str = "webhook";
 
     /// `<controller>.aiops.local`, the controller's server-side apply field manager.
     pub fn field_manager(controller: &str) -> String {

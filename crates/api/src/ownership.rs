@@ -42,7 +42,7 @@ pub const COMPUTED: [Part; 4] = [
 ];
 
 /// Everything that is written, by writer.
-pub const TABLE: [Ownership; 6] = [
+pub const TABLE: [Ownership; 7] = [
     Ownership {
         writer: controller::DRIVER,
         field_manager: "driver-controller.aiops.local",
@@ -127,6 +127,13 @@ pub const TABLE: [Ownership; 6] = [
             part("Node", "spec.unschedulable during Repair"),
             part("Node", "metadata.annotations[aiops.local/cordoned-by]"),
         ],
+        conditions: &[],
+    },
+    Ownership {
+        writer: controller::WEBHOOK,
+        field_manager: "webhook.aiops.local",
+        kinds: &["Secret"],
+        parts: &[part("ValidatingWebhookConfiguration", "webhooks")],
         conditions: &[],
     },
     Ownership {

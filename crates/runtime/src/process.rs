@@ -241,6 +241,39 @@ impl Process {
         Ok(())
     }
 
+    /// For a process without election and work loop, whose replicas all do the same: runs until it is told to stop, then
+    /// waits for `last`, in which it ends its work, while everything else goes on. Returns when all has ended in order.
+    ///
+    /// # Errors
+    /// A task ended although nobody had told it to.
+    pub async fn serve(mut self, last: impl Future<Output = ()>) -> Result<(), RunError> {
+        let (stop, end, name) = (self.stop.clone(), self.end.clone(), self.name);
+        let health = self.health.clone();
+        let working = async {
+            stop.cancelled().await;
+            health.not_ready("process", "stopping");
+            last.await;
+        };
+        let outcome = tokio::select! {
+            () = working => Ok(()),
+            died = first_death(&mut self.tasks, &stop) => Err(died),
+        };
+        outcome?;
+        end.cancel();
+        let limit = self.args.request_timeout + Duration::from_secs(1);
+        let ended = tokio::time::timeout(limit, async {
+            while self.tasks.join_next().await.is_some() {}
+        })
+        .await;
+        tracing::info!(process = name, orderly = ended.is_ok(), "stopped");
+        Ok(())
+    }
+
+    /// What the process says about itself on `/healthz` and `/readyz`.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
     #[allow(clippy::type_complexity)] // the optional future is used once, above
     fn elect(
         &self,

@@ -1,0 +1,73 @@
+//! From a question to a verdict: the one place that calls the rules of `tessera_api`.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tessera_api::judge::{self, Finding, Severity};
+use tessera_api::{ClusterPolicy, SREAgent};
+
+use crate::admission::{Question, Verdict};
+use crate::facts::Stores;
+
+/// What is to be said. Kinds that are not ours, and what goes, pass.
+pub(crate) fn verdict(question: &Question, stores: &Stores) -> Verdict {
+    let Some(object) = question.to_judge() else {
+        return Verdict::default();
+    };
+    let old = question.old.as_ref();
+    match (question.group.as_str(), question.kind.as_str()) {
+        ("nvidia.com", "ClusterPolicy") => {
+            decoded::<ClusterPolicy>(object, old, |new, old| policy(new, old, stores))
+        }
+        ("aiops.local", "SREAgent") => {
+            decoded::<SREAgent>(object, old, |new, old| agent(new, old, stores))
+        }
+        _ => Verdict::default(),
+    }
+}
+
+/// The API server has checked the object against the schema, so one that cannot be read is of a newer version than this program.
+fn decoded<K: DeserializeOwned>(
+    object: &Value,
+    old: Option<&Value>,
+    judge: impl FnOnce(&K, Option<&K>) -> Verdict,
+) -> Verdict {
+    match K::deserialize(object) {
+        Ok(new) => {
+            // An old object that cannot be read was changed to one that can: all of that is judged.
+            let old = old.and_then(|old| K::deserialize(old).ok());
+            judge(&new, old.as_ref())
+        }
+        Err(error) => Verdict {
+            refusals: Vec::new(),
+            warnings: vec![format!(
+                "this object was let in unjudged, because the webhook cannot read it: {error}"
+            )],
+        },
+    }
+}
+
+fn policy(new: &ClusterPolicy, old: Option<&ClusterPolicy>, stores: &Stores) -> Verdict {
+    let mut facts = stores.facts();
+    // The rules name what they want to know; a list of all would copy every ConfigMap for each question.
+    let wanted = judge::config_maps(new, &facts);
+    facts.config_maps = wanted
+        .into_iter()
+        .map(|name| (name.clone(), stores.config_map(&name)))
+        .collect();
+    said(&judge::policy(new, old, &facts))
+}
+
+fn agent(new: &SREAgent, old: Option<&SREAgent>, stores: &Stores) -> Verdict {
+    said(&judge::agent(new, old, &stores.facts()))
+}
+
+fn said(findings: &[Finding]) -> Verdict {
+    let all = |severity: Severity| {
+        let some = findings.iter().filter(|found| found.severity == severity);
+        some.map(ToString::to_string).collect()
+    };
+    Verdict {
+        refusals: all(Severity::Refuse),
+        warnings: all(Severity::Warn),
+    }
+}
