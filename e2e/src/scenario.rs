@@ -71,7 +71,18 @@ pub async fn installed(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow::
 /// # Errors
 /// As [`installed`], or the policy is not ready within 60 s.
 pub async fn ready(name: &str, nodes: Vec<Node>) -> anyhow::Result<Lab> {
-    let lab = installed(name, nodes, &[]).await?;
+    ready_with(name, nodes, &[]).await
+}
+
+/// For what the controllers do about input that admission would have refused: they must do without it.
+pub const WITHOUT_ADMISSION: [&str; 2] = ["--set", "webhook.enabled=false"];
+
+/// As [`ready`], with more arguments for helm.
+///
+/// # Errors
+/// As [`ready`].
+pub async fn ready_with(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow::Result<Lab> {
+    let lab = installed(name, nodes, extra).await?;
     lab.apply_file(&input("cluster-policy.yaml")).await?;
     policy_ready(&lab, USER_POLICY, Duration::from_secs(60)).await?;
     Ok(lab)

@@ -105,7 +105,7 @@ async fn create(lab: &Lab, text: &str) -> anyhow::Result<Option<String>> {
 
 #[tokio::test]
 async fn a_policy_stored_before_a_rule_existed_stops_nothing_else() -> anyhow::Result<()> {
-    let lab = ready("old-policy", nodes::gpu_nodes(1)).await?;
+    let lab = ready_with("old-policy", nodes::gpu_nodes(1), &WITHOUT_ADMISSION).await?;
     let before = daemonsets(&lab).await?;
     // The rules as they were: none.
     let crd = "clusterpolicies.nvidia.com";
@@ -170,7 +170,7 @@ fn drop_rules(value: &mut Value) {
 #[tokio::test]
 async fn an_unknown_config_map_or_key_is_named_and_the_last_good_state_stays() -> anyhow::Result<()>
 {
-    let lab = ready("config-map", nodes::gpu_nodes(1)).await?;
+    let lab = ready_with("config-map", nodes::gpu_nodes(1), &WITHOUT_ADMISSION).await?;
     let node = node_name(0);
     edit(&lab, json!({"devicePlugin": {"config": {"sharing": null, "name": "plugin-configs", "default": "few"}}})).await?;
     let missing = policy_until(&lab, USER_POLICY, "the ConfigMap is missed", MINUTE, |p| {

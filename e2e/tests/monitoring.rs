@@ -34,6 +34,7 @@ async fn alone(name: &str) -> anyhow::Result<Lab> {
     let off = ["driver", "devicePlugin", "sreagent"]
         .map(|name| format!("{name}Controller.enabled=false"));
     let mut args = vec!["--set", "dcgmMonitorController.replicas=1"];
+    args.extend(WITHOUT_ADMISSION);
     for value in &off {
         args.extend(["--set", value.as_str()]);
     }

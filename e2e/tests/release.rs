@@ -28,7 +28,7 @@ const CRDS: [&str; 3] = [
 const HASH: &str = "jsonpath={.metadata.annotations.aiops\\.local/schema-hash}";
 
 /// All controllers installed, none running.
-const STOPPED: [&str; 8] = [
+const STOPPED: [&str; 10] = [
     "--set",
     "driverController.replicas=0",
     "--set",
@@ -37,6 +37,8 @@ const STOPPED: [&str; 8] = [
     "dcgmMonitorController.replicas=0",
     "--set",
     "sreagentController.replicas=0",
+    "--set",
+    "webhook.replicas=0",
 ];
 
 async fn installed(name: &str, nodes: usize) -> Lab {
@@ -75,7 +77,7 @@ async fn the_first_install_needs_no_hook_and_every_pod_is_admitted_as_restricted
         .helm_install(&input("values-gpu.yaml"), &[])
         .await
         .unwrap();
-    assert!(notes.contains("Admission is not installed"), "{notes}");
+    assert!(notes.contains("refused with the reason"), "{notes}");
     assert!(notes.contains("kubectl get clusterpolicy"), "{notes}");
     for crd in CRDS {
         assert!(exists(&lab, &["crd", crd]).await, "{crd}");
@@ -103,7 +105,7 @@ async fn the_first_install_needs_no_hook_and_every_pod_is_admitted_as_restricted
                 "name",
             )
             .await;
-            if pods.lines().count() == 8 {
+            if pods.lines().count() == 10 {
                 Ok(())
             } else {
                 Err(pods)

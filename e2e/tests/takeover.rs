@@ -173,6 +173,7 @@ async fn each_controller_works_alone_and_the_summary_names_what_is_missing() -> 
         "devicePluginController",
         "dcgmMonitorController",
         "sreagentController",
+        "webhook",
     ];
     let only = |name: &str| -> Vec<String> {
         all.iter()

@@ -22,11 +22,12 @@ pub(crate) struct Args {}
 pub(crate) type Outputs = BTreeMap<PathBuf, String>;
 
 /// The charts that are installed by themselves, in the order of installation.
-pub(crate) const COMPONENTS: [&str; 4] = [
+pub(crate) const COMPONENTS: [&str; 5] = [
     "driver-controller",
     "device-plugin-controller",
     "dcgm-monitor-controller",
     "sreagent-controller",
+    "webhook",
 ];
 
 /// Those that run operands.

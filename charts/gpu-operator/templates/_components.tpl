@@ -4,6 +4,7 @@ driverController: driver-controller
 devicePluginController: device-plugin-controller
 dcgmMonitorController: dcgm-monitor-controller
 sreagentController: sreagent-controller
+webhook: webhook
 {{- end }}
 
 {{/*
@@ -23,6 +24,10 @@ Call with dict "root" $ "values" COMPONENT-VALUES.
 {{- end }}
 {{- $log := $values.log | default dict -}}
 {{- $level := $log.level | default $root.log.level | default (dig "logging" "level" "" $root.operator) -}}
+{{- /* validator.enabled is the umbrella's, as in the values that users have; the component's own is for its own chart. */}}
+{{- if hasKey $values "validator" }}
+{{- if eq (toString ($root.validator).enabled) "false" }}{{ $_ := set $values "validator" (dict "enabled" false) }}{{ end }}
+{{- end }}
 {{- $_ := set $values "log" (dict "format" ($log.format | default $root.log.format) "level" $level) -}}
 {{- toYaml $values -}}
 {{- end }}

@@ -2,7 +2,8 @@
 
 use tessera_runtime::rbac::{Rights, named_rule, rule};
 
-use crate::uninstall::CONTROLLERS;
+use crate::uninstall::{CONFIGURATIONS, CONTROLLERS, SECRET};
+use tessera_api::names::controller;
 
 /// Group of the foreign kinds that controllers create where they are known.
 const MONITORING: &str = "monitoring.coreos.com";
@@ -12,6 +13,10 @@ const MONITORING: &str = "monitoring.coreos.com";
 /// Agents live in their SREAgents' namespaces, so what belongs to them needs cluster-wide rules. The account exists only
 /// while the hook runs.
 pub fn uninstall() -> Rights {
+    let leases: Vec<&str> = CONTROLLERS
+        .into_iter()
+        .filter(|name| *name != controller::WEBHOOK)
+        .collect();
     Rights::new()
         .cluster(rule("", &["nodes"], &["list", "patch"]))
         .cluster(rule("", &["pods"], &["list"]))
@@ -35,6 +40,13 @@ pub fn uninstall() -> Rights {
         .cluster(rule("aiops.local", &["sreagents"], &["list", "patch"]))
         .cluster(rule("nvidia.com", &["clusterpolicies"], &["list"]))
         .cluster(rule("nvidia.com", &["clusterpolicies/status"], &["patch"]))
+        .cluster(named_rule(
+            "admissionregistration.k8s.io",
+            &["validatingwebhookconfigurations"],
+            &CONFIGURATIONS,
+            &["delete"],
+        ))
+        .namespaced(named_rule("", &["secrets"], &[SECRET], &["delete"]))
         .namespaced(rule("apps", &["deployments/scale"], &["patch"]))
         .namespaced(rule("apps", &["daemonsets"], &["list", "delete"]))
         .namespaced(rule("", &["configmaps", "services"], &["list", "delete"]))
@@ -46,7 +58,7 @@ pub fn uninstall() -> Rights {
         .namespaced(named_rule(
             "coordination.k8s.io",
             &["leases"],
-            &CONTROLLERS,
+            &leases,
             &["delete"],
         ))
 }

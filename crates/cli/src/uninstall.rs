@@ -4,6 +4,7 @@
 //! definitions, ClusterPolicies, SREAgents and foreign marks on nodes stay. Each step may run any number of times, on any
 //! leftovers, so a hook that failed half-way is simply run again.
 
+mod admission;
 mod agents;
 mod controllers;
 mod nodes;
@@ -16,14 +17,16 @@ use anyhow::bail;
 use kube::Client;
 use tessera_api::names::controller;
 
+pub use admission::{CONFIGURATIONS, SECRET};
 pub use nodes::{NodeCleanup, Owners};
 
 /// All controllers whose work can be taken away.
-pub const CONTROLLERS: [&str; 4] = [
+pub const CONTROLLERS: [&str; 5] = [
     controller::DRIVER,
     controller::DEVICE_PLUGIN,
     controller::DCGM_MONITOR,
     controller::SREAGENT,
+    controller::WEBHOOK,
 ];
 
 /// The controllers that share the GPU nodes' labels.
@@ -121,12 +124,15 @@ pub async fn run(client: Client, args: &Args) -> anyhow::Result<()> {
         controllers,
         deadline: Instant::now() + args.timeout,
     };
+    // First of all: nothing below may be refused because nobody answers any more.
+    admission::close(&run).await?;
     // A controller that still ran would repair what is taken away.
     controllers::stop(&run).await?;
     if run.has(controller::SREAGENT) {
         agents::remove(&run).await?;
     }
     objects::remove(&run).await?;
+    admission::forget_authority(&run).await?;
     let owners = Owners::new(&run.controllers, controllers::others_run(&run).await?);
     nodes::clean(&run, &owners).await?;
     nodes::remove_operations(&run, &owners).await?;

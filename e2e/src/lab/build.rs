@@ -8,13 +8,14 @@ use anyhow::{Context as _, bail};
 use crate::paths;
 
 /// Packages whose binaries run in a lab.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "tessera-e2e",
     "tessera-driver-controller",
     "tessera-device-plugin-controller",
     "tessera-dcgm-monitor-controller",
     "tessera-sreagent-controller",
     "tessera-sre-agent",
+    "tessera-webhook",
     "kubectl-tessera",
 ];
 

@@ -9,21 +9,23 @@ use tessera_e2e::controlplane::{self, KUBERNETES_VERSION, Tool};
 use tessera_e2e::paths;
 
 /// Charts that stand alone, and the umbrella.
-pub const CHARTS: [&str; 6] = [
+pub const CHARTS: [&str; 7] = [
     "crds",
     "driver-controller",
     "device-plugin-controller",
     "dcgm-monitor-controller",
     "sreagent-controller",
+    "webhook",
     "gpu-operator",
 ];
 
 /// Value keys of the umbrella's components and their charts.
-pub const COMPONENTS: [(&str, &str); 4] = [
+pub const COMPONENTS: [(&str, &str); 5] = [
     ("driverController", "driver-controller"),
     ("devicePluginController", "device-plugin-controller"),
     ("dcgmMonitorController", "dcgm-monitor-controller"),
     ("sreagentController", "sreagent-controller"),
+    ("webhook", "webhook"),
 ];
 
 fn binary() -> &'static Path {

@@ -110,8 +110,11 @@ fn nobody_may_write_rbac_or_read_secrets_beyond_what_was_decided() {
         for rule in role["rules"].as_array().unwrap() {
             let text = rule.to_string();
             assert!(!text.contains("\"*\""), "{name} has a wildcard: {text}");
+            // The webhook's CA: its own name only, but for `create`, which cannot be limited.
+            let ca = rule["resourceNames"] == json!(["webhook-ca"])
+                || (name == "webhook" && rule["verbs"] == json!(["create"]));
             assert!(
-                !text.contains("\"secrets\""),
+                !text.contains("\"secrets\"") || ca,
                 "{name} reads secrets: {text}"
             );
             assert!(

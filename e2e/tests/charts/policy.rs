@@ -152,7 +152,7 @@ migManager: {enabled: true}
 dcgm: {enabled: true}
 nodeStatusExporter: {enabled: true}
 ";
-    for subset in 0..16_u32 {
+    for subset in 0..1_u32 << COMPONENTS.len() {
         let installed = |index: usize| subset & (1 << index) != 0;
         let mut values = all_on.to_owned();
         for (index, (key, _)) in COMPONENTS.iter().enumerate() {
@@ -164,7 +164,7 @@ nodeStatusExporter: {enabled: true}
                 assert_eq!(
                     find(&objects, kind, chart).is_some(),
                     installed(index),
-                    "{kind} of {key} in subset {subset:04b}"
+                    "{kind} of {key} in subset {subset:05b}"
                 );
             }
         }

@@ -124,7 +124,7 @@ fn one_registry_and_one_list_of_secrets_reach_every_image() {
     );
     let objects = render("gpu-operator", &values);
     let pods = pod_templates(&objects);
-    assert_eq!(pods.len(), 6, "four controllers and two hooks");
+    assert_eq!(pods.len(), 7, "four controllers, the webhook and two hooks");
     for (name, template) in pods {
         let spec = &template["spec"];
         assert_eq!(

@@ -31,6 +31,7 @@ fn flags() -> String {
         tessera_dcgm_monitor_controller::args::Args::command(),
         tessera_sreagent_controller::args::Args::command(),
         tessera_sre_agent::args::Args::command(),
+        tessera_webhook::args::Args::command(),
     ];
     let shared: BTreeSet<String> = Shared::command()
         .get_arguments()
@@ -106,7 +107,7 @@ const VALUES_HEAD: &str = "<!-- Written by `cargo xtask generate` from charts/*/
 # Values of the charts
 
 `helm install gpu-operator charts/gpu-operator -n gpu-operator --create-namespace -f values.yaml` takes the values of the first table.
-Below `driverController`, `devicePluginController`, `dcgmMonitorController` and `sreagentController` it takes those of the component's chart.
+Below `driverController`, `devicePluginController`, `dcgmMonitorController`, `sreagentController` and `webhook` it takes those of the component's chart.
 A value that is misspelt or of the wrong type is refused with its path.
 ";
 
@@ -118,28 +119,40 @@ fn values(root: &Path) -> anyhow::Result<String> {
             "gpu-operator",
             "charts/gpu-operator".into(),
             "The umbrella chart.",
+            &[][..],
         ),
         (
             COMPONENTS[0],
             chart(COMPONENTS[0]),
             "The charts of the controllers, all with these values.",
+            &[],
         ),
         (
             COMPONENTS[3],
             chart(COMPONENTS[3]),
             "As the other controllers, and:",
+            &["agentImage", "repairNamespaces"],
         ),
-        ("crds", chart("crds"), "The definitions."),
+        (
+            COMPONENTS[4],
+            chart(COMPONENTS[4]),
+            "As the controllers but for what they do with leases and reconciles, and:",
+            &[
+                "validator",
+                "certificates",
+                "ports.webhook",
+                "networkPolicy",
+            ],
+        ),
+        ("crds", chart("crds"), "The definitions.", &[]),
     ];
-    for (name, directory, what) in tables {
+    for (name, directory, what, own) in tables {
         let path = root.join(directory).join("values.yaml");
         let yaml = std::fs::read_to_string(&path)
             .with_context(|| format!("{} cannot be read", path.display()))?;
-        let wanted = |value: &Value| {
-            name != COMPONENTS[3]
-                || value.path.starts_with("agentImage")
-                || value.path.starts_with("repairNamespaces")
-        };
+        // Of those that only differ, what they have beyond the others.
+        let wanted =
+            |value: &Value| own.is_empty() || own.iter().any(|start| value.path.starts_with(start));
         text.push_str(&format!(
             "\n## {name}\n\n{what}\n\n| value | default | meaning |\n|---|---|---|\n"
         ));

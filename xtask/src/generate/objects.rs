@@ -59,7 +59,7 @@ pub(super) fn all() -> anyhow::Result<Outputs> {
     Ok(outputs)
 }
 
-fn processes() -> [(&'static str, Rights); 4] {
+fn processes() -> [(&'static str, Rights); 5] {
     [
         (
             "driver-controller",
@@ -77,6 +77,7 @@ fn processes() -> [(&'static str, Rights); 4] {
             "sreagent-controller",
             tessera_sreagent_controller::rbac::rights(),
         ),
+        ("webhook", tessera_webhook::rbac::rights()),
     ]
 }
 

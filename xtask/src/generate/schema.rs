@@ -68,7 +68,7 @@ fn policy_spec() -> anyhow::Result<Value> {
         .context("ClusterPolicy's schema has no spec")
 }
 
-/// Replaces the markers `x-crd`, `x-only` and `x-replace` (see `gpu-operator.yaml`).
+/// Replaces the markers `x-crd`, `x-only`, `x-except` and `x-replace` (see `gpu-operator.yaml`).
 fn expand(value: Value, chart: &str, policy: &Value) -> anyhow::Result<Value> {
     match value {
         Value::Object(mut map) => {
@@ -77,7 +77,9 @@ fn expand(value: Value, chart: &str, policy: &Value) -> anyhow::Result<Value> {
                 None => None,
             };
             map.retain(|_, child| child.get("x-only").is_none_or(|only| only == chart));
+            map.retain(|_, child| child.get("x-except").is_none_or(|except| except != chart));
             map.remove("x-only");
+            map.remove("x-except");
             let expanded = map
                 .into_iter()
                 .map(|(key, child)| Ok((key, expand(child, chart, policy)?)));

@@ -3,6 +3,7 @@ Everything that one controller consists of. Call with dict
   "scope"  the chart's scope (Values, Files, Release, Chart)
   "name"   the binary, which is also the name of the Deployment, ServiceAccount and Lease
   "env"    further environment variables, a list of {name, value} (optional)
+  "args", "ports", "mounts", "volumes"  further ones of the container and the pod, lists (optional)
 */}}
 {{- define "tessera.controller" -}}
 {{ include "tessera.serviceAccount" . }}
@@ -95,6 +96,10 @@ spec:
       {{- end }}
       containers:
         {{- include "tessera.container" . | nindent 8 }}
+      {{- with .volumes }}
+      volumes:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
 {{- end }}
 
 {{/* The chart's own affinity, else replicas keep apart where they can. */}}
@@ -120,6 +125,9 @@ podAntiAffinity:
   imagePullPolicy: {{ $values.image.pullPolicy }}
   args:
     {{- include "tessera.args" .scope | nindent 4 }}
+    {{- with .args }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   env:
     {{- include "tessera.env" . | nindent 4 }}
   ports:
@@ -129,6 +137,13 @@ podAntiAffinity:
     - name: health
       containerPort: {{ int $values.ports.health }}
       protocol: TCP
+    {{- with .ports }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .mounts }}
+  volumeMounts:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   startupProbe:
     httpGet: {path: /healthz, port: health}
     periodSeconds: 1
@@ -167,14 +182,19 @@ limits:
 - --bind-address=$(POD_IP)
 - --metrics-port={{ int $values.ports.metrics }}
 - --health-port={{ int $values.ports.health }}
+{{- /* Without leader election (the webhook) there is nothing to reconcile either. */}}
+{{- with $values.leaderElection }}
 - --reconcile-interval={{ include "tessera.duration" ($values.reconcileInterval | default "10m") }}
 - --max-concurrent-reconciles={{ int ($values.maxConcurrentReconciles | default 1) }}
 - --retry-delay={{ include "tessera.duration" ($values.retryDelay | default "1m") }}
+{{- end }}
 - --request-timeout={{ include "tessera.duration" $values.requestTimeout }}
-- --leader-elect={{ $values.leaderElection.enabled }}
-- --lease-duration={{ include "tessera.duration" $values.leaderElection.leaseDuration }}
-- --renew-deadline={{ include "tessera.duration" $values.leaderElection.renewDeadline }}
-- --retry-period={{ include "tessera.duration" $values.leaderElection.retryPeriod }}
+{{- with $values.leaderElection }}
+- --leader-elect={{ .enabled }}
+- --lease-duration={{ include "tessera.duration" .leaseDuration }}
+- --renew-deadline={{ include "tessera.duration" .renewDeadline }}
+- --retry-period={{ include "tessera.duration" .retryPeriod }}
+{{- end }}
 - --log-format={{ $values.log.format | default "json" }}
 - --log-level={{ $values.log.level | default "info" }}
 {{- end }}
