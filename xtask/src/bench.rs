@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Cargo profile of the controllers' binaries.
     #[arg(long, default_value = "release", value_name = "NAME")]
     profile: String,
+    /// Use the binaries as they are instead of building them.
+    #[arg(long)]
+    no_build: bool,
     /// More arguments for `helm install`, for example `--helm=--set=driverController.replicas=1`.
     #[arg(long = "helm", value_name = "ARGUMENT", allow_hyphen_values = true)]
     helm: Vec<String>,
@@ -36,8 +39,12 @@ struct Measured {
 /// Runs the command: exit code 1 when a measurement is out of its budget.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The lab's own processes are quick enough as tests have them.
-    lab::build::binaries("dev", true)?;
-    let images = lab::build::binaries(&args.profile, true)?;
+    let images = if args.no_build {
+        paths::binaries(&args.profile)
+    } else {
+        lab::build::binaries("dev", true)?;
+        lab::build::binaries(&args.profile, true)?
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
