@@ -167,9 +167,15 @@ impl NodeLabels {
         if let Some(left) = self.patience.wait(&node.name, crate::clock::now()) {
             return Ok(Some(left));
         }
-        // Not forced: a value that somebody sets at this moment is a wish.
-        self.apply(term, node, NODE_LABELS_MANAGER, &change.apply, false)
-            .await
+        // Not forced without need: a value that somebody sets at this moment is a wish.
+        self.apply(
+            term,
+            node,
+            NODE_LABELS_MANAGER,
+            &change.apply,
+            change.replaces,
+        )
+        .await
     }
 
     /// Gives back what a program of NVIDIA has paused and never restored: labels with the value `paused` become what
@@ -209,11 +215,12 @@ impl NodeLabels {
     ) -> Result<Option<Duration>, LabelError> {
         term.check()?;
         // The UID keeps the apply from creating a Node that has just gone.
-        let body = json!({
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": node.name, "uid": node.uid, "labels": labels},
-        });
+        let mut metadata = json!({"name": node.name, "uid": node.uid, "labels": labels});
+        if force && let Some(metadata) = metadata.as_object_mut() {
+            // What is overwritten is what was looked at, and not a wish that somebody has just written.
+            metadata.insert("resourceVersion".to_owned(), json!(node.resource_version));
+        }
+        let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
         let params = PatchParams {
             force,
             ..PatchParams::apply(manager)

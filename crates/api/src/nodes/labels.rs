@@ -62,6 +62,8 @@ pub struct LabelChange {
     pub apply: BTreeMap<String, String>,
     /// Whether applying them would change the node.
     pub needed: bool,
+    /// Whether one of them takes the place of somebody else's empty value, so that applying needs force.
+    pub replaces: bool,
 }
 
 /// The labels of a node under a policy (`None`: there is no policy, all of ours go).
@@ -87,9 +89,11 @@ pub fn desired_labels(node: &NodeFacts, policy: Option<&EffectivePolicy>) -> Lab
         && apply
             .iter()
             .all(|(key, value)| node.label(key) == Some(value));
+    let is_empty = |key: &String| node.label(key) == Some("");
     LabelChange {
-        apply,
         needed: !unchanged,
+        replaces: apply.keys().any(is_empty),
+        apply,
     }
 }
 

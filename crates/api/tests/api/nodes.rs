@@ -118,7 +118,9 @@ fn other_values_are_wishes() {
         change.apply.contains_key(label::DEPLOY_VALIDATOR),
         "empty is absent"
     );
+    assert!(change.replaces, "somebody else owns the empty value");
     assert!(change.apply.contains_key(label::DEPLOY_TOOLKIT));
+    assert!(!desired_labels(&node(&[PCI]), Some(&policy)).replaces);
 }
 
 #[test]
