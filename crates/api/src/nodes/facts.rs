@@ -244,8 +244,9 @@ fn os_release(labels: &BTreeMap<String, String>, os_image: &str) -> Option<OsRel
     let label = |key: &str| labels.get(key).filter(|value| !value.is_empty());
     match (label(label::NFD_OS_ID), label(label::NFD_OS_VERSION)) {
         (Some(id), Some(version)) => Some(OsRelease {
-            id: id.clone(),
-            version: version.clone(),
+            // As image tags and names of objects spell it: two spellings would be two pools of one name.
+            id: id.to_ascii_lowercase(),
+            version: version.to_ascii_lowercase(),
         }),
         _ => parse_os_image(os_image),
     }

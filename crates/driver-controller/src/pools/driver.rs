@@ -10,8 +10,9 @@ use tessera_api::names::{app, label};
 const NFD_OS_MAJOR: &str = "feature.node.kubernetes.io/system-os_release.VERSION_ID.major";
 /// Distributions whose driver images exist for major versions only (NVIDIA's image tags).
 const MAJOR_ONLY: [&str; 3] = ["rhel", "rocky", "ol"];
-/// Architectures at the end of a kernel release: images are for several, so tags and names leave them out.
-const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
+/// The usual architecture in a kernel release, which names leave out. Another one stays: one kernel on two architectures
+/// is two pools.
+const USUAL_ARCHITECTURE: &str = ".x86_64";
 
 /// Nodes that run the same driver image.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,15 +76,9 @@ impl DriverPool {
     }
 }
 
-/// A kernel release without its architecture.
+/// A kernel release without its architecture, if that is the usual one.
 fn short_kernel(kernel: &str) -> String {
-    let cut = ARCHITECTURES.iter().find_map(|arch| {
-        kernel
-            .split(&format!(".{arch}"))
-            .next()
-            .filter(|rest| *rest != kernel)
-    });
-    cut.unwrap_or(kernel).to_owned()
+    kernel.replace(USUAL_ARCHITECTURE, "")
 }
 
 #[cfg(test)]
@@ -131,6 +126,12 @@ mod tests {
                 true,
                 "5.14.0-427.13.1.el9_4.x86_64",
                 Some("nvidia-driver-daemonset-rhel9-5.14.0-427.13.1.el9.4"),
+            ),
+            (
+                Some(("rhel", "9.4")),
+                true,
+                "5.14.0-427.13.1.el9_4.aarch64+64k",
+                Some("nvidia-driver-daemonset-rhel9-5.14.0-427.13.1.el9.4.aarch64-64k"),
             ),
             (Some(("ubuntu", "24.04")), true, "", None),
             (None, false, "6.1", None),
