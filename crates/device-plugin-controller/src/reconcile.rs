@@ -55,7 +55,13 @@ impl DevicePluginController {
             .mark_ignored(term, &resolution.ignored)
             .await?;
         let Some(active) = &resolution.active else {
-            return self.no_policy(term).await;
+            // A policy that cannot be read may want everything: then nothing is touched.
+            return match context.policies.unreadable().first() {
+                Some((name, why)) => Ok(Outcome::Blocked {
+                    reason: format!("ClusterPolicy {name} cannot be read: {why}"),
+                }),
+                None => self.no_policy(term).await,
+            };
         };
         let policy = Arc::new(active.effective.clone());
         let validated = match validate(policy, &maps, &context.namespace) {
