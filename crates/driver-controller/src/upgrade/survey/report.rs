@@ -57,6 +57,22 @@ impl Survey {
         NodeExceptions::group(found)
     }
 
+    /// When nothing moves: a node that waits, and for what; that holds all up.
+    fn obstacle(&self) -> Option<(&str, &str)> {
+        let mut waiting = self
+            .standings
+            .iter()
+            .filter_map(|(node, standing)| match standing {
+                Standing::Pending { why, message } => Some((node.as_str(), *why, message.as_str())),
+                Standing::Failed { .. } | Standing::Current | Standing::InProgress => None,
+            });
+        let moves = waiting
+            .clone()
+            .any(|(_, why, _)| matches!(why, Why::Next | Why::Retrying));
+        let (node, _, message) = waiting.next().filter(|_| !moves)?;
+        Some((node, message))
+    }
+
     /// What the condition of the driver should say about upgrades, the most important first; `None` if nothing.
     pub fn condition(&self) -> Option<(Reason, String)> {
         let named = |is: &dyn Fn(&Standing) -> bool| {
@@ -117,9 +133,41 @@ impl Survey {
             )),
             (None, Some(nodes)) => Some((
                 Reason::DriverUpgradeInProgress,
-                format!("waiting to be upgraded: {nodes}"),
+                match self.obstacle() {
+                    Some((node, why)) => format!("waiting to be upgraded: {nodes}; {node}: {why}"),
+                    None => format!("waiting to be upgraded: {nodes}"),
+                },
             )),
             (None, None) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(standings: &[(&str, Why)]) -> String {
+        let standing = |(node, why): &(&str, Why)| {
+            let message = format!("because of {why:?}");
+            ((*node).to_owned(), Standing::Pending { why: *why, message })
+        };
+        let survey = Survey {
+            standings: standings.iter().map(standing).collect(),
+            ..Survey::default()
+        };
+        survey.condition().unwrap().1
+    }
+
+    #[test]
+    fn when_nothing_moves_the_obstacle_is_told() {
+        assert_eq!(
+            told(&[("a", Why::BudgetExceeded), ("b", Why::Skipped)]),
+            "waiting to be upgraded: a, b; a: because of BudgetExceeded"
+        );
+        assert_eq!(
+            told(&[("a", Why::Next), ("b", Why::BudgetExceeded)]),
+            "waiting to be upgraded: a, b"
+        );
     }
 }
