@@ -4,11 +4,10 @@ use kube::Client;
 use std::time::Duration;
 use tessera_runtime::apply::{Applier, Owned};
 use tessera_runtime::events::Events;
-use tessera_runtime::operands::pod::PodFacts;
 use tessera_runtime::watch::{ObjectKey, Store};
 
 use crate::args::Settings;
-use crate::observe::Agent;
+use crate::observe::{Agent, AgentPod};
 
 /// One SREAgent.
 pub(crate) type Key = ObjectKey;
@@ -24,5 +23,5 @@ pub(crate) struct Context {
     pub(crate) deployments: Store<Owned>,
     pub(crate) cluster_bindings: Store<Owned>,
     pub(crate) namespaced: Vec<Store<Owned>>,
-    pub(crate) pods: Store<PodFacts>,
+    pub(crate) pods: Store<AgentPod>,
 }

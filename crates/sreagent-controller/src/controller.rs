@@ -10,7 +10,6 @@ use tessera_api::SREAgent;
 use tessera_api::names::label;
 use tessera_runtime::Process;
 use tessera_runtime::apply::{Applier, Owned, project};
-use tessera_runtime::operands::pod::PodFacts;
 use tessera_runtime::process::RunError;
 use tessera_runtime::queue::Queue;
 use tessera_runtime::watch::{Change, ObjectKey, Store};
@@ -18,7 +17,7 @@ use tessera_runtime::watch::{Change, ObjectKey, Store};
 use crate::NAME;
 use crate::args::Settings;
 use crate::context::{Context, Key};
-use crate::observe::{Agent, sreagent_of};
+use crate::observe::{Agent, AgentPod, sreagent_of};
 use crate::reconcile::Controller;
 
 /// Starts the watches and reconciles until the process is told to stop.
@@ -86,19 +85,19 @@ fn wake_owner(queue: &Queue<Key>) -> impl Fn(&Change<Owned>) + Send + Sync + 'st
     }
 }
 
-/// Agents' pods. Their names do not tell the SREAgent when it was long, so all of the namespace's are woken.
-fn pods(process: &mut Process, queue: &Queue<Key>, agents: &Store<Agent>) -> Store<PodFacts> {
+/// Agents' pods. What they carry does not tell the SREAgent when its name was long, so all of the namespace's are woken.
+fn pods(process: &mut Process, queue: &Queue<Key>, agents: &Store<Agent>) -> Store<AgentPod> {
     let (queue, agents) = (queue.clone(), agents.clone());
     let api: Api<Pod> = Api::all(process.client());
     let config = watcher::Config::default().labels(&format!("{}={NAME}", label::MANAGED_BY));
-    let wake = move |change: &Change<PodFacts>| {
+    let wake = move |change: &Change<AgentPod>| {
         for (key, _) in agents.list() {
             if is_beside(&key, &change.key) {
                 queue.wake(key);
             }
         }
     };
-    process.watch(api, config, |pod| Some(PodFacts::from_pod(pod)), wake)
+    process.watch(api, config, |pod| Some(AgentPod::of(pod)), wake)
 }
 
 fn is_beside(one: &ObjectKey, other: &ObjectKey) -> bool {

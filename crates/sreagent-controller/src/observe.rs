@@ -1,6 +1,7 @@
 //! Stores -> [`Observed`]: the only reads.
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::core::{DeserializeGuard, ObjectMeta};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use tessera_runtime::apply::Owned;
 use tessera_runtime::operands::pod::PodFacts;
 use tessera_runtime::watch::ObjectKey;
 
-use crate::build::{CLUSTER_SCOPE, SREAGENT, scope};
+use crate::build::{CLUSTER_SCOPE, INSTANCE, SREAGENT, scope};
 use crate::context::Context;
 
 /// An SREAgent as it is stored; one that cannot be decoded still has its metadata.
@@ -61,6 +62,25 @@ impl Agent {
     }
 }
 
+/// An agent's pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AgentPod {
+    /// Whose: the name of the agent's objects, by its label. Its own name does not tell, for long ones are cut.
+    pub(crate) agent: String,
+    /// What is read of it.
+    pub(crate) facts: Arc<PodFacts>,
+}
+
+impl AgentPod {
+    /// Reads a pod.
+    pub(crate) fn of(pod: Pod) -> Self {
+        Self {
+            agent: pod.labels().get(INSTANCE).cloned().unwrap_or_default(),
+            facts: Arc::new(PodFacts::from_pod(pod)),
+        }
+    }
+}
+
 /// What is there of an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
@@ -78,15 +98,13 @@ pub(crate) fn observe(context: &Context, key: &ObjectKey, agent: &str) -> Observ
     let deployment = context
         .deployments
         .get(&ObjectKey::namespaced(&key.namespace, agent));
-    // An agent's pods are named after its Deployment; the last two parts are the ReplicaSet's and the pod's own.
-    let of_agent = |name: &str| name.rsplitn(3, '-').nth(2) == Some(agent);
     let pods = context.pods.list().into_iter();
     let bindings = context.cluster_bindings.list().into_iter();
     Observed {
         deployment: deployment.and_then(|owned| owned.decode()),
         pods: pods
-            .filter(|(at, pod)| at.namespace == key.namespace && of_agent(&pod.name))
-            .map(|(_, pod)| pod)
+            .filter(|(at, pod)| at.namespace == key.namespace && pod.agent == agent)
+            .map(|(_, pod)| pod.facts.clone())
             .collect(),
         bindings: bindings
             .filter(|(_, owned)| {
@@ -133,4 +151,22 @@ pub(crate) fn reference(agent: &Agent) -> k8s_openapi::api::core::v1::ObjectRefe
 /// UID of the SREAgent, for guarded writes.
 pub(crate) fn uid(agent: &SREAgent) -> String {
     agent.uid().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The API server cuts a generated name after 58 characters and adds 5 of its own.
+    #[test]
+    fn a_pod_whose_name_is_cut_is_its_agents_all_the_same() {
+        let agent = crate::validate::agent_name(&"a".repeat(60));
+        let generated: String = format!("{agent}-5c9f8d7b64-").chars().take(58).collect();
+        let pod =
+            json!({"metadata": {"name": format!("{generated}x2v4q"), "labels": {INSTANCE: agent}}});
+        let pod = AgentPod::of(serde_json::from_value(pod).unwrap());
+        assert_eq!(pod.agent, agent);
+        assert!(!pod.facts.name.starts_with(&agent));
+    }
 }
