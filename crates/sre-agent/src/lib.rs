@@ -55,9 +55,17 @@ use tessera_api::names::controller::SRE_AGENT;
 use tessera_runtime::Process;
 use tessera_runtime::queue::Queue;
 
-/// Name of the Lease: one an SREAgent, so that two agents of one never act.
+/// Longest name of an object.
+const MAX_NAME: usize = 253;
+
+/// Name of the Lease: one an SREAgent, so that two agents of one never act. Where the SREAgent's own name leaves no room for
+/// ours, a hash of it is in its place.
 pub fn lease_name(sreagent: &str) -> String {
-    format!("{SRE_AGENT}-{sreagent}")
+    let name = format!("{SRE_AGENT}-{sreagent}");
+    if name.len() <= MAX_NAME {
+        return name;
+    }
+    format!("{SRE_AGENT}-{}", tessera_api::effective::hash_of(&sreagent))
 }
 
 /// Runs the agent until it is told to stop.
@@ -71,4 +79,17 @@ pub async fn start(args: Args) -> Result<(), Box<dyn std::error::Error + Send + 
     let check = controller::set_up(&mut process, &args, &queue);
     process.run(queue, check).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sreagent_has_a_lease_of_a_valid_name() {
+        assert_eq!(lease_name("gpu"), "sre-agent-gpu");
+        let (one, other) = (lease_name(&"a".repeat(253)), lease_name(&"a".repeat(252)));
+        assert!(one.len() <= MAX_NAME && other.len() <= MAX_NAME);
+        assert_ne!(one, other);
+    }
 }
