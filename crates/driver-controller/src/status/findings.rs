@@ -1,7 +1,7 @@
 //! The three conditions.
 
 use super::Failures;
-use crate::build::{DRIVER, TOOLKIT, VALIDATOR};
+use crate::build::{DRIVER, RUNTIME_CLASS, TOOLKIT, VALIDATOR};
 use crate::observe::Rolled;
 use crate::validate::{Part, Validated};
 use tessera_api::conditions::{ComponentCondition, ConditionStatus, Reason};
@@ -69,7 +69,9 @@ pub(super) fn toolkit(
         validated,
         operand,
         &validated.toolkit,
-        failures.get(TOOLKIT),
+        failures
+            .get(TOOLKIT)
+            .or_else(|| failures.get(RUNTIME_CLASS)),
     ) {
         return early;
     }
@@ -101,12 +103,16 @@ pub(super) fn validator(
 ) -> Finding {
     let component = ComponentCondition::ValidatorReady;
     let operand = &validated.policy.validator.operand;
+    // RuntimeClasses have no condition of their own; without our toolkit, the validator's pods are the first to need them.
+    let classes = failures
+        .get(RUNTIME_CLASS)
+        .filter(|_| !validated.policy.toolkit.operand.enabled);
     if let Some(early) = early(
         component,
         validated,
         operand,
         &validated.validator,
-        failures.get(VALIDATOR),
+        failures.get(VALIDATOR).or(classes),
     ) {
         return early;
     }

@@ -340,3 +340,26 @@ fn a_refused_write_is_told() {
         )
     );
 }
+
+#[test]
+fn a_runtime_class_that_is_in_the_way_is_told() {
+    let cannot = "cannot apply RuntimeClass nvidia: field is immutable";
+    let failures = Failures(BTreeMap::from([(
+        crate::build::RUNTIME_CLASS.to_owned(),
+        (Reason::ReconcileFailed, cannot.to_owned()),
+    )]));
+    for (policy, at) in [
+        (defaults(), 1),
+        (policy(json!({"toolkit": {"enabled": false}})), 2),
+    ] {
+        let mut scene = Scene::new(policy, vec![node("a")]);
+        scene.failures = failures.clone();
+        let said = scene.said();
+        let told: Vec<usize> = (0..)
+            .zip(&said)
+            .filter(|(_, s)| s.2.contains(cannot))
+            .map(|(n, _)| n)
+            .collect();
+        assert_eq!(told, [at], "{said:?}");
+    }
+}

@@ -15,7 +15,7 @@ pub struct Applied {
 
 /// A write that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {verb} {object}: {}", sentence(source))]
+#[error("cannot {verb} {object}: {}{}", sentence(source), self.remedy())]
 pub struct WriteError {
     /// `apply` or `delete`.
     pub verb: &'static str,
@@ -28,11 +28,38 @@ pub struct WriteError {
     pub source: kube::Error,
 }
 
+impl WriteError {
+    /// Whether the object that is there can never become what is wanted: a field differs that nobody can change. Either
+    /// somebody else made it under this name, or somebody closed it (`immutable: true`).
+    pub fn is_in_the_way(&self) -> bool {
+        // The API server has no code of its own for it, only this text (`FieldImmutableErrorMsg` of apimachinery).
+        let kube::Error::Api(status) = &self.source else {
+            return false;
+        };
+        status.code == 422 && status.message.contains("field is immutable")
+    }
+
+    fn remedy(&self) -> &'static str {
+        if self.is_in_the_way() {
+            ". Delete the object that is there: it is made anew as it is wanted"
+        } else {
+            ""
+        }
+    }
+}
+
 impl Classify for WriteError {
     fn class(&self) -> Class {
+        // Its deletion wakes nobody, if it was never ours.
+        if self.is_in_the_way() {
+            return Class::Transient;
+        }
         classify(&self.source)
     }
     fn reason(&self) -> &'static str {
+        if self.is_in_the_way() {
+            return "Refused";
+        }
         match self.class() {
             Class::Forbidden => "Forbidden",
             Class::Conflict => "Conflict",
@@ -53,5 +80,37 @@ impl Applied {
                 Class::Forbidden => 2,
                 Class::Invalid | Class::LostLeadership | Class::Bug => 3,
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn refused(message: &str) -> WriteError {
+        let status = Status::failure(message, "Invalid").with_code(422);
+        WriteError {
+            verb: "apply",
+            object: "RuntimeClass nvidia".to_owned(),
+            component: None,
+            source: kube::Error::Api(status.boxed()),
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_told_with_a_remedy_and_tried_again() {
+        let error = refused("handler: Invalid value: \"nvidia\": field is immutable");
+        assert_eq!(
+            error.to_string(),
+            "cannot apply RuntimeClass nvidia: handler: Invalid value: \"nvidia\": field is immutable. Delete the object that is there: it is made anew as it is wanted"
+        );
+        assert_eq!(
+            (error.class(), error.reason()),
+            (Class::Transient, "Refused")
+        );
+        let other = refused("spec.template: Required value");
+        assert_eq!((other.class(), other.reason()), (Class::Invalid, "Refused"));
+        assert!(!other.to_string().contains("Delete"));
     }
 }
