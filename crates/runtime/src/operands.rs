@@ -29,6 +29,8 @@ pub struct Rollout {
     pub updated: i32,
     /// Whether the DaemonSet controller has seen the newest spec of all of them.
     pub observed: bool,
+    /// Whether one of them is being deleted: nobody keeps its pods, and its counts, any more.
+    pub leaving: bool,
 }
 
 impl Rollout {
@@ -41,6 +43,7 @@ impl Rollout {
             ready: status.number_ready,
             updated: status.updated_number_scheduled.unwrap_or(0),
             observed: status.observed_generation.unwrap_or(0) >= generation && generation > 0,
+            leaving: set.metadata.deletion_timestamp.is_some(),
         }
     }
 
@@ -60,6 +63,7 @@ impl Rollout {
             ready: sum.ready + one.ready,
             updated: sum.updated + one.updated,
             observed: sum.observed && one.observed,
+            leaving: sum.leaving || one.leaving,
         })
     }
 }
@@ -113,7 +117,14 @@ pub fn judge(
         ready,
         updated,
         observed,
+        leaving,
     } = rollout;
+    if leaving {
+        let message = format!(
+            "DaemonSet {name} is being deleted and is made anew when it is gone; if that lasts, a finalizer holds it: see its metadata.finalizers"
+        );
+        return verdict(false, Reason::RollingOut, message);
+    }
     if !observed {
         let message =
             format!("DaemonSet {name}: the cluster has not looked at its newest version yet");
@@ -235,6 +246,7 @@ mod tests {
             ready,
             updated,
             observed: true,
+            leaving: false,
         }
     }
 
@@ -285,6 +297,12 @@ mod tests {
             );
         }
         assert!(judge("x", counts(3, 3, 2), &[], false).ready);
+        let held = Rollout {
+            leaving: true,
+            ..counts(3, 3, 3)
+        };
+        let told = judge("x", Rollout::sum([counts(3, 3, 3), held]), &[], true);
+        assert!(!told.ready && told.message.contains("metadata.finalizers"));
     }
 
     #[test]

@@ -68,6 +68,7 @@ fn counts(desired: i32, ready: i32) -> Rollout {
         ready,
         updated: desired,
         observed: true,
+        leaving: false,
     }
 }
 

@@ -20,6 +20,7 @@ const READY: Rollout = Rollout {
     ready: 3,
     updated: 3,
     observed: true,
+    leaving: false,
 };
 
 pub(super) fn node(name: &str, extra: &[(&str, &str)], capacity: u32) -> NodeFacts {
