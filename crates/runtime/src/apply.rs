@@ -10,6 +10,7 @@ mod compare;
 mod desired;
 mod live;
 mod outcome;
+mod refused;
 
 pub use compare::covers;
 pub use desired::{Desired, DesiredObject, SerializeError};
@@ -63,6 +64,7 @@ pub struct Applier {
     limit: Duration,
     metrics: Arc<Metrics>,
     kinds: BTreeMap<String, OwnedKind>,
+    refused: refused::Refused,
 }
 
 /// Which of our objects a call is about.
@@ -84,6 +86,7 @@ impl Applier {
             limit: process.args().request_timeout,
             metrics: process.metrics(),
             kinds: BTreeMap::new(),
+            refused: refused::Refused::default(),
         }
     }
 
@@ -167,7 +170,14 @@ impl Applier {
             // What is being deleted is made again when it is gone: its deletion wakes us.
             return Ok(());
         }
-        let name = format!("{} {}", object.resource.kind, object.key);
+        let (name, now) = (
+            format!("{} {}", object.resource.kind, object.key),
+            crate::clock::now(),
+        );
+        if let Some(source) = self.refused.recall(object, live.as_deref(), now) {
+            applied.failed.push(not_applied(object, name, source));
+            return Ok(());
+        }
         let api = self.api(kind, &object.key.namespace);
         let mut sent = self.send(term, &api, object).await?;
         if let (Some(live), Err(error)) = (&live, &sent)
@@ -176,6 +186,8 @@ impl Applier {
         {
             sent = Ok(replaced);
         }
+        self.refused
+            .learn(object, live.as_deref(), sent.as_ref().err(), now);
         match sent {
             Ok(written) => {
                 let verb = if live.is_some() { "changed" } else { "created" };
@@ -187,12 +199,7 @@ impl Applier {
                 }
                 applied.written.push(name);
             }
-            Err(source) => applied.failed.push(WriteError {
-                verb: "apply",
-                object: name,
-                component: component_of(&object.value).map(str::to_owned),
-                source,
-            }),
+            Err(source) => applied.failed.push(not_applied(object, name, source)),
         }
         Ok(())
     }
@@ -340,6 +347,15 @@ fn replacement(desired: &Value, uid: &str) -> Value {
         meta.insert("uid".to_owned(), Value::String(uid.to_owned()));
     }
     patch
+}
+
+fn not_applied(object: &DesiredObject, name: String, source: kube::Error) -> WriteError {
+    WriteError {
+        verb: "apply",
+        object: name,
+        component: component_of(&object.value).map(str::to_owned),
+        source,
+    }
 }
 
 fn component_of(value: &Value) -> Option<&str> {

@@ -55,6 +55,10 @@ pub fn is_conflict(error: &KubeError) -> bool {
     matches!(error, KubeError::Api(status) if status.code == 409)
 }
 
+/// Longest sentence of the API server that is repeated, bytes: it names every one of a thousand faults of an object, and goes
+/// into conditions, events and the log.
+const LONGEST: usize = 700;
+
 /// The sentence of a client error, without the debug dump that its `Display` adds.
 pub fn sentence(error: &KubeError) -> String {
     let KubeError::Api(status) = error else {
@@ -63,7 +67,19 @@ pub fn sentence(error: &KubeError) -> String {
     if status.message.is_empty() {
         return format!("the API server answered {} {}", status.code, status.reason);
     }
-    status.message.clone()
+    cut(&status.message, LONGEST)
+}
+
+/// At most `limit` bytes of `text`, cut at a character, and a mark where something is left out.
+fn cut(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = (0..=limit)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    format!("{} [...]", text.get(..end).unwrap_or_default())
 }
 
 /// An error and its sources in one line.
@@ -79,4 +95,20 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_refusal_is_cut_at_a_character() {
+        let status = kube::core::Status::failure(&"ä".repeat(50_000), "Invalid").with_code(422);
+        let text = sentence(&KubeError::Api(status.boxed()));
+        assert!(
+            text.len() < LONGEST + 10 && text.ends_with("ä [...]"),
+            "{text}"
+        );
+        assert_eq!(cut("short", 5), "short");
+    }
 }

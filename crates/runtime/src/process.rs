@@ -212,6 +212,7 @@ impl Process {
             metrics: self.metrics.clone(),
             backoff: Backoff::new(self.args.retry_delay),
             told: BTreeMap::new(),
+            failing: work::Failing::default(),
             interval: self.args.reconcile_interval,
             workers: usize::from(self.args.max_concurrent_reconciles),
         };

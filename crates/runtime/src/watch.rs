@@ -153,6 +153,13 @@ fn is_routine(error: &watcher::Error) -> bool {
 
 pub(crate) fn explain(kind: &str, error: &watcher::Error) -> String {
     match error {
+        watcher::Error::InitialListFailed(inner) | watcher::Error::WatchStartFailed(inner)
+            if crate::error::is_not_found(inner) =>
+        {
+            format!(
+                "cannot watch {kind}: the cluster does not know this kind; install its CustomResourceDefinition"
+            )
+        }
         watcher::Error::InitialListFailed(inner) | watcher::Error::WatchStartFailed(inner) => {
             format!("cannot watch {kind}: {}", crate::error::sentence(inner))
         }
@@ -166,5 +173,21 @@ pub(crate) fn explain(kind: &str, error: &watcher::Error) -> String {
         watcher::Error::NoResourceVersion => {
             format!("{kind} cannot be watched: no resource version in the answer")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_is_not_installed_is_told_with_the_remedy() {
+        let status = kube::core::Status::failure("404 page not found", "").with_code(404);
+        let error = watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()));
+        let text = explain("ClusterPolicy", &error);
+        assert!(
+            text.contains("install its CustomResourceDefinition"),
+            "{text}"
+        );
     }
 }

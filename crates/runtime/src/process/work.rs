@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch as flag;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -63,6 +63,7 @@ pub(super) struct Work<R: Reconciler> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) backoff: Backoff<R::Key>,
     pub(super) told: BTreeMap<R::Key, Outcome>,
+    pub(super) failing: Failing<R::Key>,
     pub(super) interval: Duration,
     pub(super) workers: usize,
 }
@@ -131,6 +132,7 @@ impl<R: Reconciler> Work<R> {
         let again = match &result {
             Ok(outcome) => {
                 self.backoff.clear(&key);
+                self.failing.0.remove(&key);
                 self.metrics.reconciled(result_label(outcome), took);
                 self.tell(&key, outcome, took);
                 match outcome {
@@ -204,8 +206,38 @@ impl<R: Reconciler> Work<R> {
             Class::LostLeadership => return None,
         };
         let text = chain(error);
+        if !self.failing.is_news(key, &text, crate::clock::now()) {
+            tracing::debug!(controller = self.reconciler.name(), ?key, retry_in = ?pause, error = %text, "Reconcile failed again");
+            return Some(pause);
+        }
         tracing::warn!(controller = self.reconciler.name(), ?key, class = ?error.class(), retry_in = ?pause, error = %text, "Reconcile failed");
         Some(pause)
+    }
+}
+
+/// The same failure is told so often, however many events make us try again.
+const REMIND: Duration = Duration::from_secs(60);
+
+/// What was told of each key that fails, and when.
+#[derive(Debug)]
+pub(super) struct Failing<K>(BTreeMap<K, (String, Instant)>);
+
+impl<K> Default for Failing<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Clone> Failing<K> {
+    fn is_news(&mut self, key: &K, text: &str, now: Instant) -> bool {
+        let told = self
+            .0
+            .get(key)
+            .is_some_and(|(old, at)| old == text && now.saturating_duration_since(*at) < REMIND);
+        if !told {
+            self.0.insert(key.clone(), (text.to_owned(), now));
+        }
+        !told
     }
 }
 
@@ -213,5 +245,25 @@ fn result_label(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Ready | Outcome::Gone | Outcome::Blocked { .. } => "success",
         Outcome::Progressing { .. } => "requeue_after",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_failure_is_told_once_a_minute() {
+        let (mut failing, now) = (Failing::default(), Instant::now());
+        let mut told =
+            |text, after| failing.is_news(&"key", text, now + Duration::from_secs(after));
+        let news = [
+            told("a", 0),
+            told("a", 1),
+            told("b", 2),
+            told("b", 61),
+            told("b", 62),
+        ];
+        assert_eq!(news, [true, false, true, false, true]);
     }
 }
