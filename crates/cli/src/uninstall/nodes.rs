@@ -17,6 +17,16 @@ use super::{Run, objects};
 /// Nodes are patched so many at a time.
 const PARALLEL: usize = 8;
 
+/// Field managers of NVIDIA's driver-manager and MIG manager (client-go's default: the name of the binary), who pause
+/// deploy labels and give them back.
+const RESTORERS: [&str; 5] = [
+    "k8s-driver-manager",
+    "driver-manager",
+    "nvidia-driver-manager",
+    "nvidia-mig-manager",
+    "mig-manager",
+];
+
 /// Nodes and operations are listed so many at a time.
 const PAGE: u32 = 500;
 
@@ -76,8 +86,8 @@ pub struct NodeCleanup {
 impl NodeCleanup {
     /// What a node needs; nothing for a node without marks of ours.
     pub fn of(node: &Node, operation: Option<&NodeOperation>, owners: &Owners) -> Option<Self> {
-        let mut labels = owned_keys(node, owners, "f:labels");
-        let mut annotations = owned_keys(node, owners, "f:annotations");
+        let mut labels = owned_keys(node, &owners.managers, "f:labels");
+        let mut annotations = owned_keys(node, &owners.managers, "f:annotations");
         if owners.shared_labels {
             // An operand paused by NVIDIA's managers: whoever would have restored the label is gone too.
             labels.extend(
@@ -86,6 +96,7 @@ impl NodeCleanup {
                     .filter(|(key, value)| is_paused(key, value))
                     .map(|(key, _)| key.clone()),
             );
+            labels.extend(restored(node));
         }
         let operation = operation.filter(|operation| owners.hold(operation));
         let marked = annotations.contains(annotation::CORDONED_BY) || operation.is_some();
@@ -148,6 +159,17 @@ fn is_paused(key: &str, value: &str) -> bool {
     key.starts_with(label::DEPLOY_PREFIX) && paused.into_iter().any(|pause| value.ends_with(pause))
 }
 
+/// Deploy labels that NVIDIA's managers have paused and given back: theirs by that only, and ours before.
+fn restored(node: &Node) -> BTreeSet<String> {
+    let managers = RESTORERS.map(str::to_owned).into();
+    let mut keys = owned_keys(node, &managers, "f:labels");
+    keys.retain(|key| {
+        let value = node.labels().get(key).map(String::as_str);
+        key.starts_with(label::DEPLOY_PREFIX) && value == Some("true")
+    });
+    keys
+}
+
 /// Whether an operation made the cordon and has not undone it.
 fn must_uncordon(operation: &NodeOperation) -> bool {
     let Some(status) = &operation.status else {
@@ -160,14 +182,14 @@ fn must_uncordon(operation: &NodeOperation) -> bool {
     !found_cordoned && status.undo.iter().any(|undo| undo.act == UndoAct::Uncordon)
 }
 
-/// Keys of `metadata.<what>` that one of our field managers owns.
-fn owned_keys(node: &Node, owners: &Owners, what: &str) -> BTreeSet<String> {
+/// Keys of `metadata.<what>` that one of these field managers owns.
+fn owned_keys(node: &Node, managers: &BTreeSet<String>, what: &str) -> BTreeSet<String> {
     let entries = node.metadata.managed_fields.iter().flatten();
     let ours = entries.filter(|entry| {
         entry
             .manager
             .as_ref()
-            .is_some_and(|manager| owners.managers.contains(manager))
+            .is_some_and(|manager| managers.contains(manager))
     });
     let fields = ours.filter_map(|entry| {
         entry
@@ -255,174 +277,4 @@ pub(super) async fn remove_operations(run: &Run, owners: &Owners) -> anyhow::Res
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tessera_api::ownership;
-
-    fn node(value: Value) -> Node {
-        serde_json::from_value(value).unwrap()
-    }
-
-    fn operation(value: Value) -> NodeOperation {
-        serde_json::from_value(value).unwrap()
-    }
-
-    fn all() -> Owners {
-        Owners::new(&super::super::CONTROLLERS.map(str::to_owned), false)
-    }
-
-    fn labelled() -> Value {
-        json!({
-            "metadata": {
-                "name": "gpu-1",
-                "labels": {
-                    "kubernetes.io/hostname": "gpu-1", "nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": "true",
-                    "nvidia.com/gpu.deploy.dcgm": "false", "nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"
-                },
-                "annotations": {"aiops.local/skip": "true"},
-                "managedFields": [
-                    {"manager": "node-labels.aiops.local", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {
-                        "f:nvidia.com/gpu.present": {}, "f:nvidia.com/gpu.deploy.driver": {}}}}},
-                    {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {
-                        "f:nvidia.com/gpu.deploy.dcgm": {}}, "f:annotations": {"f:aiops.local/skip": {}}}}}
-                ]
-            }
-        })
-    }
-
-    #[test]
-    fn only_our_own_labels_and_stale_pauses_go() {
-        let cleanup = NodeCleanup::of(&node(labelled()), None, &all()).unwrap();
-        let labels: Vec<&str> = cleanup.labels.iter().map(String::as_str).collect();
-        assert_eq!(
-            labels,
-            [
-                "nvidia.com/gpu.deploy.device-plugin",
-                "nvidia.com/gpu.deploy.driver",
-                "nvidia.com/gpu.present"
-            ]
-        );
-        assert!(cleanup.annotations.is_empty() && !cleanup.uncordon);
-    }
-
-    /// Every label and annotation of nodes in the ownership table, with the manager that writes it.
-    fn owned_by_table() -> Vec<(&'static str, String, String)> {
-        let parts = ownership::TABLE
-            .iter()
-            .flat_map(|entry| entry.parts.iter().map(move |part| (entry, part)));
-        let found = parts
-            .filter(|(_, part)| part.on == "Node")
-            .filter_map(|(entry, part)| {
-                let (what, key) = part.path.strip_prefix("metadata.")?.split_once('[')?;
-                let key = key.trim_end_matches(']').replace('*', "driver");
-                let what = if what == "labels" {
-                    "labels"
-                } else {
-                    "annotations"
-                };
-                Some((what, key, entry.field_manager.to_owned()))
-            });
-        found.collect()
-    }
-
-    #[test]
-    fn all_that_the_ownership_table_names_goes_unless_somebody_else_set_it() {
-        let owned = owned_by_table();
-        for wanted in [
-            label::MIG_CONFIG,
-            annotation::UPGRADE_ENABLED,
-            label::UPGRADE_STATE,
-        ] {
-            assert!(owned.iter().any(|(_, key, _)| key == wanted), "{wanted}");
-        }
-        for (what, key, manager) in owned {
-            let by = |manager: &str| {
-                let fields = json!({"f:metadata": {format!("f:{what}"): {format!("f:{key}"): {}}}});
-                node(
-                    json!({"metadata": {"name": "gpu-1", what: {key.clone(): "true"},
-                    "managedFields": [{"manager": manager, "operation": "Update", "fieldsV1": fields}]}}),
-                )
-            };
-            let cleanup = NodeCleanup::of(&by(&manager), None, &all()).unwrap();
-            let gone = if what == "labels" {
-                &cleanup.labels
-            } else {
-                &cleanup.annotations
-            };
-            assert!(gone.contains(&key), "{key} of {manager}");
-            assert_eq!(
-                NodeCleanup::of(&by("kubectl-label"), None, &all()),
-                None,
-                "{key}"
-            );
-        }
-    }
-
-    #[test]
-    fn shared_labels_stay_while_another_gpu_controller_needs_them() {
-        let one = Owners::new(&[controller::DCGM_MONITOR.to_owned()], true);
-        assert_eq!(NodeCleanup::of(&node(labelled()), None, &one), None);
-    }
-
-    #[test]
-    fn a_node_without_our_marks_is_not_touched() {
-        let plain = node(
-            json!({"metadata": {"name": "cpu-1", "labels": {"nvidia.com/gpu.present": "true"}}, "spec": {"unschedulable": true}}),
-        );
-        assert_eq!(NodeCleanup::of(&plain, None, &all()), None);
-    }
-
-    #[test]
-    fn a_cordon_is_undone_only_where_it_was_ours() {
-        let cordoned =
-            node(json!({"metadata": {"name": "gpu-1"}, "spec": {"unschedulable": true}}));
-        let status = |found: bool| {
-            operation(
-                json!({"apiVersion": "aiops.local/v1alpha1", "kind": "NodeOperation", "metadata": {"name": "gpu-1"}, "status": {
-                "operation": "DriverUpgrade", "holder": "driver-controller", "phase": "Failed",
-                "found": {"cordonedBefore": found}, "undo": [{"act": "Uncordon"}]}}),
-            )
-        };
-        assert!(
-            NodeCleanup::of(&cordoned, Some(&status(false)), &all())
-                .unwrap()
-                .uncordon
-        );
-        assert_eq!(
-            NodeCleanup::of(&cordoned, Some(&status(true)), &all()),
-            None
-        );
-        let others = Owners::new(&[controller::SREAGENT.to_owned()], true);
-        assert_eq!(
-            NodeCleanup::of(&cordoned, Some(&status(false)), &others),
-            None
-        );
-    }
-
-    #[test]
-    fn a_marked_cordon_is_undone_without_an_operation() {
-        let marked = node(
-            json!({"metadata": {"name": "gpu-1", "annotations": {"aiops.local/cordoned-by": "DriverUpgrade"},
-            "managedFields": [{"manager": "driver-controller.aiops.local", "operation": "Update",
-                "fieldsV1": {"f:metadata": {"f:annotations": {"f:aiops.local/cordoned-by": {}}}}}]},
-            "spec": {"unschedulable": true}}),
-        );
-        let cleanup = NodeCleanup::of(&marked, None, &all()).unwrap();
-        assert!(cleanup.uncordon);
-        assert_eq!(
-            cleanup.patch(),
-            json!({
-            "metadata": {"labels": {}, "annotations": {"aiops.local/cordoned-by": null}}, "spec": {"unschedulable": null}})
-        );
-    }
-
-    #[test]
-    fn agents_hold_operations_under_their_own_names() {
-        let held = operation(
-            json!({"apiVersion": "aiops.local/v1alpha1", "kind": "NodeOperation", "metadata": {"name": "gpu-1"},
-            "status": {"holder": "sre-agent/default/gpu-monitor-agent"}}),
-        );
-        assert!(all().hold(&held));
-        assert!(!Owners::new(&[controller::DRIVER.to_owned()], false).hold(&held));
-    }
-}
+mod tests;
