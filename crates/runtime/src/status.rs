@@ -14,7 +14,7 @@ pub use merge::{Finding, Slice, finding, off_or_invalid};
 use crate::clients::within;
 use crate::election::{NotLeading, Term};
 use crate::error::{is_conflict, is_not_found};
-use crate::node_labels::Patience;
+use crate::node_labels::{Patience, patience};
 use crate::policy::Policies;
 use crate::process::Process;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -111,7 +111,9 @@ impl StatusWriter {
         let asked = u64::from_str_radix(&active.effective.hash(), 16).unwrap_or_default();
         let due = {
             let mut pacing = self.pacing.lock();
-            let pacing = pacing.entry(active.uid.clone()).or_default();
+            let pacing = pacing
+                .entry(active.uid.clone())
+                .or_insert_with(|| Pacing::of(turn(self.controller)));
             pacing.about(asked);
             pacing.due(difference, now)
         };
@@ -277,4 +279,9 @@ impl StatusWriter {
             }
         }
     }
+}
+
+/// How long a controller lets those of lower rank write first.
+fn turn(controller: &str) -> Duration {
+    patience(controller) / 15
 }

@@ -51,9 +51,19 @@ pub struct Pacing {
     lazy_writes: usize,
     burst: u32,
     policy: u64,
+    turn: Duration,
 }
 
 impl Pacing {
+    /// Of a writer that lets others go first for `turn`: one event is often news to several writers of one status, and
+    /// who writes in the same moment as another is refused and has to read again.
+    pub fn of(turn: Duration) -> Self {
+        Self {
+            turn,
+            ..Self::default()
+        }
+    }
+
     /// Reports are about this policy (its hash, or what stands for it). When it asks for something else, what follows
     /// is no flapping, whatever came before.
     pub fn about(&mut self, policy: u64) {
@@ -77,7 +87,7 @@ impl Pacing {
         let (_, first) = *self.seen.get_or_insert((difference, now));
         let Some(last) = self.last_write else {
             // The very first report is news in itself.
-            return Some(now);
+            return Some(first + self.turn);
         };
         let flapping = self.spent(now) >= BURST;
         let lazy = LAZY
@@ -86,9 +96,9 @@ impl Pacing {
             .unwrap_or(SPACING);
         Some(match difference {
             Difference::None | Difference::Detail => (first + STILL).max(last + lazy),
-            Difference::Settling => (first + SETTLING).max(last + SPACING),
+            Difference::Settling => (first + SETTLING + self.turn).max(last + SPACING),
             Difference::Matters if flapping => last + REFILL,
-            Difference::Matters => (first + GATHER).max(last + STEP),
+            Difference::Matters => (first + GATHER + self.turn).max(last + STEP),
             // Never rare: a recovery is only reported after a trouble was, and that one is.
             Difference::Recovered => now.max(last + SPACING),
         })
@@ -188,6 +198,25 @@ mod tests {
             .chain((1..600).map(|n| (n * 100, Detail)))
             .collect();
         assert_eq!(writes(&counts, 60_000).len(), 2);
+    }
+
+    #[test]
+    fn writers_take_turns() {
+        let start = Instant::now();
+        let turn = Duration::from_millis(200);
+        let mut second = Pacing::of(turn);
+        assert_eq!(second.due(Matters, start), Some(start + turn), "first");
+        // The wait is counted from the difference, not from the last look at it.
+        let later = start + turn / 2;
+        assert_eq!(second.due(Matters, later), Some(start + turn));
+        second.wrote(Matters, start + turn);
+        let again = start + Duration::from_secs(60);
+        assert_eq!(second.due(Matters, again), Some(again + GATHER + turn));
+        assert_eq!(
+            second.due(Recovered, again),
+            Some(again),
+            "good news at once"
+        );
     }
 
     #[test]
