@@ -15,12 +15,9 @@ use sha2::{Digest, Sha256};
 pub use self::{
     components::*,
     merge::merge,
-    resolve::{Active, Ignored, IgnoredWhy, Resolution, resolve},
+    resolve::{Active, Ignored, IgnoredWhy, Resolution, age, resolve},
 };
-pub(crate) use self::{
-    dialect::short_path,
-    resolve::{age, layered},
-};
+pub(crate) use self::{dialect::short_path, resolve::layered};
 
 /// A policy with every field decided.
 #[derive(Clone, Debug, PartialEq, Serialize)]

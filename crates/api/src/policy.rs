@@ -15,7 +15,8 @@ mod status;
 
 use std::collections::BTreeMap;
 
-use kube::{CustomResource, KubeSchema, ResourceExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -164,10 +165,17 @@ pub struct ClusterPolicySpec {
 }
 
 impl ClusterPolicy {
-    /// Whether this is the policy that the umbrella chart renders from its values.
+    /// As [`is_base`].
     pub fn is_base(&self) -> bool {
-        self.labels()
-            .get(label::POLICY_ROLE)
-            .is_some_and(|role| role == label::POLICY_ROLE_BASE)
+        is_base(&self.metadata)
     }
+}
+
+/// Whether a policy with these metadata is the one that the umbrella chart renders from its values.
+pub fn is_base(metadata: &ObjectMeta) -> bool {
+    let role = metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(label::POLICY_ROLE));
+    role.is_some_and(|role| role == label::POLICY_ROLE_BASE)
 }

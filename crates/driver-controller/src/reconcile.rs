@@ -62,13 +62,14 @@ async fn policy(context: &Context, term: &Term) -> Result<Outcome, Error> {
     let active = observed.resolution.active.as_ref();
     if context.known.unreadable(&observed.unreadable) {
         for (name, error) in &observed.unreadable {
-            tracing::warn!(policy = %name, %error, "Reconcile: ClusterPolicy {name} cannot be read and is left out: correct it");
+            tracing::warn!(policy = %name, %error, "Reconcile: ClusterPolicy {name} cannot be read: correct it or delete it");
         }
     }
     if active.is_none() && !observed.unreadable.is_empty() {
         // Somebody wants something: what was made before stays until we can read it.
         return Ok(Outcome::Blocked {
-            reason: "no ClusterPolicy can be read".to_owned(),
+            reason: "a ClusterPolicy that counts cannot be read; nothing is changed until it can"
+                .to_owned(),
         });
     }
     if context

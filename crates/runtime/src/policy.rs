@@ -7,7 +7,8 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use std::sync::Arc;
-use tessera_api::effective::Resolution;
+use tessera_api::effective::{Resolution, age};
+use tessera_api::policy::is_base;
 use tessera_api::{ClusterPolicy, DefaultImages, resolve};
 
 /// A policy as read: one that cannot be decoded stops no other.
@@ -55,9 +56,13 @@ impl Policies {
         }
     }
 
-    /// What the policies mean now.
+    /// What the policies mean now. Nothing, as if there were none, while one that counts cannot be read
+    /// ([`Policies::unreadable`]): without it the others would ask for something that nobody wants.
     pub fn resolve(&self) -> Resolution {
         let views = self.store.values();
+        if hides_a_layer(&views) {
+            return Resolution::default();
+        }
         let valid = views.iter().filter_map(|view| match view.as_ref() {
             PolicyView::Valid(policy) => Some(policy.as_ref()),
             PolicyView::Invalid { .. } => None,
@@ -92,6 +97,21 @@ impl Policies {
     pub fn store(&self) -> &Store<PolicyView> {
         &self.store
     }
+}
+
+/// Whether the base, or the user's policy that would be the active one, is among those that cannot be read.
+fn hides_a_layer(views: &[Arc<PolicyView>]) -> bool {
+    [true, false].into_iter().any(|base| {
+        let layers = views.iter().filter_map(|view| {
+            let (metadata, readable) = match view.as_ref() {
+                PolicyView::Valid(policy) => (&policy.metadata, true),
+                PolicyView::Invalid { metadata, .. } => (metadata.as_ref(), false),
+            };
+            let counts = metadata.deletion_timestamp.is_none() && is_base(metadata) == base;
+            counts.then_some((age(metadata), readable))
+        });
+        layers.min().is_some_and(|(_, readable)| !readable)
+    })
 }
 
 fn view(DeserializeGuard(result): DeserializeGuard<ClusterPolicy>) -> PolicyView {
@@ -185,6 +205,64 @@ mod tests {
                 new: Some(new),
             };
             assert_eq!(concerns(&change, "driver-controller"), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unreadable_layer_is_never_left_out_but_a_spare_policy_is() {
+        let object = |name: &str, created: u8, base: bool, readable: bool| {
+            let labels = if base {
+                json!({"aiops.local/policy-role": "base"})
+            } else {
+                json!({})
+            };
+            let spec = if readable {
+                json!({})
+            } else {
+                json!({"driver": "no object"})
+            };
+            let object = json!({
+                "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "spec": spec,
+                "metadata": {"name": name, "labels": labels,
+                    "creationTimestamp": format!("2026-01-01T00:00:0{created}Z")},
+            });
+            Arc::new(view(serde_json::from_value(object).unwrap()))
+        };
+        let cases = [
+            (
+                "all readable",
+                vec![object("b", 0, true, true), object("u", 1, false, true)],
+                false,
+            ),
+            (
+                "the base is not",
+                vec![object("b", 0, true, false), object("u", 1, false, true)],
+                true,
+            ),
+            (
+                "the active one is not",
+                vec![object("b", 0, true, true), object("u", 1, false, false)],
+                true,
+            ),
+            (
+                "a younger one is not",
+                vec![object("u", 1, false, true), object("v", 2, false, false)],
+                false,
+            ),
+            (
+                "of two of one second, the later name is not",
+                vec![object("u", 1, false, true), object("v", 1, false, false)],
+                false,
+            ),
+            (
+                "the only one is not",
+                vec![object("u", 1, false, false)],
+                true,
+            ),
+            ("none", vec![], false),
+        ];
+        for (name, views, want) in cases {
+            assert_eq!(hides_a_layer(&views), want, "{name}");
         }
     }
 

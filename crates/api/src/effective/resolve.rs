@@ -1,6 +1,6 @@
 //! Which policy is active, over which base.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ pub fn resolve<'a>(
         .into_iter()
         .filter(|p| p.metadata.deletion_timestamp.is_none())
         .collect();
-    live.sort_by_key(|policy| age(policy));
+    live.sort_by_key(|policy| age(&policy.metadata));
     let (bases, users): (Vec<_>, Vec<_>) = live.into_iter().partition(|p| p.is_base());
     let base = bases.first().copied();
     let user = users.first().copied();
@@ -123,10 +123,10 @@ pub fn resolve<'a>(
 }
 
 /// What decides which of several policies is active: the lowest.
-pub(crate) fn age(policy: &ClusterPolicy) -> (Option<jiff::Timestamp>, String) {
+pub fn age(metadata: &ObjectMeta) -> (Option<jiff::Timestamp>, String) {
     (
-        policy.metadata.creation_timestamp.as_ref().map(|t| t.0),
-        policy.name_any(),
+        metadata.creation_timestamp.as_ref().map(|time| time.0),
+        metadata.name.clone().unwrap_or_default(),
     )
 }
 

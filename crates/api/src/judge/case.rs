@@ -151,5 +151,5 @@ fn base<'a>(new: &ClusterPolicy, facts: &'a Facts) -> Option<&'a ClusterPolicy> 
     let others = live.filter(|policy| policy.metadata.name != new.metadata.name);
     others
         .filter(|policy| policy.is_base())
-        .min_by_key(|policy| effective::age(policy))
+        .min_by_key(|policy| effective::age(&policy.metadata))
 }

@@ -20,7 +20,7 @@ pub(super) fn judge(case: &mut Case<'_>, new: &ClusterPolicy) {
         .filter(|policy| policy.metadata.deletion_timestamp.is_none())
         .filter(|policy| policy.metadata.name != new.metadata.name)
         .filter(|policy| policy.is_base() == new.is_base())
-        .min_by_key(|policy| effective::age(policy));
+        .min_by_key(|policy| effective::age(&policy.metadata));
     let Some(active) = older else {
         return;
     };
