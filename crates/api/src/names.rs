@@ -75,6 +75,10 @@ pub mod label {
     pub const PAUSED_FOR_DRIVER_UPGRADE: &str = "paused-for-driver-upgrade";
     /// Value that mig-manager writes while it changes a layout.
     pub const PAUSED_FOR_MIG_CHANGE: &str = "paused-for-mig-change";
+    /// Whether NVIDIA's managers have taken the operand of a deploy label off its node for a while.
+    pub fn is_paused(value: &str) -> bool {
+        [PAUSED_FOR_DRIVER_UPGRADE, PAUSED_FOR_MIG_CHANGE].contains(&value)
+    }
     /// Value of [`DEPLOY_DRIVER`] where driver-manager found a driver on the host.
     pub const PRE_INSTALLED: &str = "pre-installed";
 

@@ -38,6 +38,7 @@ pub fn uninstall() -> Rights {
             &["list", "delete"],
         ))
         .cluster(rule("aiops.local", &["sreagents"], &["list", "patch"]))
+        .cluster(rule("aiops.local", &["sreagents/status"], &["patch"]))
         .cluster(rule("nvidia.com", &["clusterpolicies"], &["list"]))
         .cluster(rule("nvidia.com", &["clusterpolicies/status"], &["patch"]))
         .cluster(named_rule(

@@ -75,7 +75,7 @@ pub struct Expected {
     pub gpu_nodes: usize,
     /// By component: nodes that should get its label and do not have it yet.
     pub unlabelled: BTreeMap<&'static str, usize>,
-    /// By component: nodes that have its label.
+    /// By component: nodes that have its label, also if it is paused there just now.
     pub labelled: BTreeMap<&'static str, usize>,
     /// GPU nodes with a taint that the operands do not tolerate, and the sentence about it; sorted.
     pub tainted: Vec<(String, String)>,
@@ -182,7 +182,9 @@ impl Expected {
             let wanted = desired_labels(node, Some(policy)).apply;
             for (component, key, _) in OPERANDS {
                 match node.label(key) {
-                    Some("true") => *expected.labelled.entry(component).or_default() += 1,
+                    Some(value) if value == "true" || label::is_paused(value) => {
+                        *expected.labelled.entry(component).or_default() += 1;
+                    }
                     None if wanted.contains_key(key) => {
                         *expected.unlabelled.entry(component).or_default() += 1;
                     }

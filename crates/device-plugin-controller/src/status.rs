@@ -167,6 +167,13 @@ impl View<'_> {
                     finding(type_, verdict.ready, verdict.reason, verdict.message)
                 })
             }
+            Some(verdict)
+                if verdict.reason == Reason::NoGPUNodes
+                    && let Some(paused) = group(summary, Topic::Paused) =>
+            {
+                let text = format!("DaemonSet {name}: paused on {}", tell(paused));
+                finding(type_, false, Reason::RollingOut, text)
+            }
             Some(verdict) if verdict.ready && count(expected) > verdict.rollout.desired => {
                 let text = format!(
                     "DaemonSet {name}: {} of {expected} nodes have been given a pod",

@@ -39,7 +39,8 @@ pub(super) async fn remove(run: &Run) -> anyhow::Result<()> {
     release(run).await
 }
 
-/// Removes our finalizers: there is nothing left that they would wait for, and nobody to remove them later.
+/// Removes our finalizers and what was said of the agents: there is nothing left that either would wait for or be true of, and
+/// nobody to remove them later.
 async fn release(run: &Run) -> anyhow::Result<()> {
     let all: Api<SREAgent> = Api::all(run.client.clone());
     let list = match all.list_metadata(&ListParams::default()).await {
@@ -48,29 +49,42 @@ async fn release(run: &Run) -> anyhow::Result<()> {
         Err(error) => return Err(error).context("SREAgents cannot be listed"),
     };
     for agent in list {
+        let (namespace, name) = (agent.namespace().unwrap_or_default(), agent.name_any());
+        let api: Api<SREAgent> = Api::namespaced(run.client.clone(), &namespace);
         let (kept, ours): (Vec<&String>, Vec<&String>) = agent
             .finalizers()
             .iter()
             .partition(|name| !name.starts_with(PREFIX));
-        if ours.is_empty() {
-            continue;
-        }
-        let (namespace, name) = (agent.namespace().unwrap_or_default(), agent.name_any());
-        let api: Api<SREAgent> = Api::namespaced(run.client.clone(), &namespace);
-        let version = agent.resource_version();
-        let patch =
-            Patch::Merge(json!({"metadata": {"finalizers": kept, "resourceVersion": version}}));
-        match api
-            .patch_metadata(&name, &PatchParams::default(), &patch)
-            .await
-        {
-            Ok(_) => println!("released SREAgent {namespace}/{name}: it stays, without an agent"),
-            Err(error) if objects::is_missing(&error) => {}
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("SREAgent {namespace}/{name} cannot be released"));
+        let mut writers = agent.managed_fields().iter();
+        let has_status = writers.any(|entry| entry.subresource.as_deref() == Some("status"));
+        let params = PatchParams::default();
+        if !ours.is_empty() {
+            let version = agent.resource_version();
+            let patch =
+                Patch::Merge(json!({"metadata": {"finalizers": kept, "resourceVersion": version}}));
+            let released = api.patch_metadata(&name, &params, &patch).await.map(drop);
+            if done(released, || {
+                format!("SREAgent {namespace}/{name} cannot be released")
+            })? {
+                println!("released SREAgent {namespace}/{name}: it stays, without an agent");
             }
+        }
+        if has_status {
+            let patch = Patch::Merge(json!({"status": null}));
+            let forgotten = api.patch_status(&name, &params, &patch).await.map(drop);
+            done(forgotten, || {
+                format!("status of SREAgent {namespace}/{name} cannot be removed")
+            })?;
         }
     }
     Ok(())
+}
+
+/// False when there is no such object any more.
+fn done(sent: kube::Result<()>, failure: impl FnOnce() -> String) -> anyhow::Result<bool> {
+    match sent {
+        Ok(()) => Ok(true),
+        Err(error) if objects::is_missing(&error) => Ok(false),
+        Err(error) => Err(error).with_context(failure),
+    }
 }

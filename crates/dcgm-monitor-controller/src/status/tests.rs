@@ -270,6 +270,19 @@ fn situations() {
             },
         ),
         (
+            "paused_while_the_driver_is_replaced",
+            Situation {
+                nodes: nodes(
+                    &[
+                        json!({"gpu": "true", "nvidia.com/gpu.deploy.dcgm-exporter": "paused-for-driver-upgrade"}),
+                    ],
+                    None,
+                ),
+                rollouts: BTreeMap::from([(component::EXPORTER, counts(0, 0))]),
+                ..Situation::default()
+            },
+        ),
+        (
             "all_tainted",
             Situation {
                 nodes: nodes(&[labelled(), labelled()], Some("mine")),

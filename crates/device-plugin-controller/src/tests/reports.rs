@@ -393,6 +393,16 @@ fn labels_that_are_not_written_yet_are_not_the_absence_of_gpus() {
             "False Progressing: feature discovery has yet to say on 1 nodes whether their cards can do MIG",
         ]
     );
+    let mut paused = fresh.clone();
+    paused.labels.insert(
+        "nvidia.com/gpu.deploy.device-plugin".to_owned(),
+        "paused-for-driver-upgrade".to_owned(),
+    );
+    observed.nodes = summary(&validated, vec![paused]);
+    assert_eq!(
+        lines(&observed)[0],
+        "False RollingOut: DaemonSet nvidia-device-plugin-daemonset: paused on gpu-1: label nvidia.com/gpu.deploy.device-plugin is paused-for-driver-upgrade",
+    );
     fresh
         .labels
         .insert("nvidia.com/mig.capable".to_owned(), "false".to_owned());

@@ -127,9 +127,11 @@ impl Survey {
         }
         let runs = named(&|standing| matches!(standing, Standing::InProgress));
         match (runs, waits) {
-            (Some(nodes), _) => Some((
+            // Without names: they would be old before the text may be written again.
+            (Some(_), _) => Some((
                 Reason::DriverUpgradeInProgress,
-                format!("being upgraded: {nodes}"),
+                "nodes are being upgraded; `kubectl get nodeoperations` shows which, and how far"
+                    .to_owned(),
             )),
             (None, Some(nodes)) => Some((
                 Reason::DriverUpgradeInProgress,
