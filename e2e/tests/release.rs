@@ -367,6 +367,16 @@ async fn uninstall_takes_what_is_ours_leaves_the_rest_and_an_install_on_top_work
     mark_nodes(&lab, &nodes).await;
     lab.apply(LEFTOVERS).await.unwrap();
     report_ready(&lab).await;
+    let agent = &["sreagent", "-n", "default", "agent"];
+    let active = [
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status": {"phase": "Active"}}"#,
+    ];
+    lab.kubectl_ok(&[&["patch"], &agent[..], &active].concat())
+        .await
+        .unwrap();
 
     lab.helm_uninstall(&[]).await.unwrap();
 
@@ -406,13 +416,9 @@ async fn uninstall_takes_what_is_ours_leaves_the_rest_and_an_install_on_top_work
         assert!(exists(&lab, kept).await, "{kept:?} must stay");
     }
     assert_eq!(
-        field(
-            &lab,
-            &["sreagent", "-n", "default", "agent"],
-            "jsonpath={.metadata.finalizers}"
-        )
-        .await,
-        r#"["example.com/other"]"#
+        field(&lab, agent, "jsonpath={.metadata.finalizers}{.status}").await,
+        r#"["example.com/other"]"#,
+        "an SREAgent stays, and nobody is left who could keep its status true"
     );
     let policy = &["clusterpolicy", "gpu-cluster-config"];
     assert_eq!(
