@@ -77,6 +77,13 @@ impl ComponentCondition {
         }
     }
 
+    /// The controller that owns the condition of this type; `None` for a computed or an unknown one.
+    pub fn owner(type_: &str) -> Option<&'static str> {
+        let mut all = Self::COMPONENTS.into_iter();
+        all.find(|component| component.as_str() == type_)?
+            .controller()
+    }
+
     /// Whether the policy asks for what this condition is about.
     pub fn is_enabled(self, policy: &EffectivePolicy) -> bool {
         match self {

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 pub use self::{
     components::*,
     merge::merge,
-    resolve::{Active, Ignored, IgnoredWhy, Resolution, age, resolve},
+    resolve::{Active, Ignored, IgnoredWhy, Resolution, first, resolve},
 };
 pub(crate) use self::{dialect::short_path, resolve::layered};
 

@@ -28,6 +28,14 @@ pub mod controller {
     }
 }
 
+/// What the webhook fills, and what an uninstall takes away.
+pub mod admission {
+    /// The validating webhook configuration.
+    pub const CONFIGURATION: &str = "tessera-webhook";
+    /// The Secret of the certificate authority.
+    pub const CA_SECRET: &str = "webhook-ca";
+}
+
 /// Labels.
 pub mod label {
     /// Which controller made the object; pod watches are scoped by it.
@@ -75,10 +83,8 @@ pub mod label {
     pub const PAUSED_FOR_DRIVER_UPGRADE: &str = "paused-for-driver-upgrade";
     /// Value that mig-manager writes while it changes a layout.
     pub const PAUSED_FOR_MIG_CHANGE: &str = "paused-for-mig-change";
-    /// Whether NVIDIA's managers have taken the operand of a deploy label off its node for a while.
-    pub fn is_paused(value: &str) -> bool {
-        [PAUSED_FOR_DRIVER_UPGRADE, PAUSED_FOR_MIG_CHANGE].contains(&value)
-    }
+    /// Values of deploy labels by which NVIDIA's managers take an operand off its node for a while.
+    pub const PAUSES: [&str; 2] = [PAUSED_FOR_DRIVER_UPGRADE, PAUSED_FOR_MIG_CHANGE];
     /// Value of [`DEPLOY_DRIVER`] where driver-manager found a driver on the host.
     pub const PRE_INSTALLED: &str = "pre-installed";
 

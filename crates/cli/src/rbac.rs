@@ -2,8 +2,8 @@
 
 use tessera_runtime::rbac::{Rights, named_rule, rule};
 
-use crate::uninstall::{CONFIGURATIONS, CONTROLLERS, SECRET};
-use tessera_api::names::controller;
+use crate::uninstall::{CONFIGURATIONS, CONTROLLERS, elects};
+use tessera_api::names::admission::CA_SECRET;
 
 /// Group of the foreign kinds that controllers create where they are known.
 const MONITORING: &str = "monitoring.coreos.com";
@@ -15,7 +15,7 @@ const MONITORING: &str = "monitoring.coreos.com";
 pub fn uninstall() -> Rights {
     let leases: Vec<&str> = CONTROLLERS
         .into_iter()
-        .filter(|name| *name != controller::WEBHOOK)
+        .filter(|name| elects(name))
         .collect();
     Rights::new()
         .cluster(rule("", &["nodes"], &["list", "patch"]))
@@ -47,7 +47,7 @@ pub fn uninstall() -> Rights {
             &CONFIGURATIONS,
             &["delete"],
         ))
-        .namespaced(named_rule("", &["secrets"], &[SECRET], &["delete"]))
+        .namespaced(named_rule("", &["secrets"], &[CA_SECRET], &["delete"]))
         .namespaced(rule("apps", &["deployments/scale"], &["patch"]))
         .namespaced(rule("apps", &["daemonsets"], &["list", "delete"]))
         .namespaced(rule("", &["configmaps", "services"], &["list", "delete"]))

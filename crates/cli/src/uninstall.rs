@@ -17,7 +17,7 @@ use anyhow::bail;
 use kube::Client;
 use tessera_api::names::controller;
 
-pub use admission::{CONFIGURATIONS, SECRET};
+pub use admission::CONFIGURATIONS;
 pub use nodes::{NodeCleanup, Owners};
 
 /// All controllers whose work can be taken away.
@@ -28,6 +28,11 @@ pub const CONTROLLERS: [&str; 5] = [
     controller::SREAGENT,
     controller::WEBHOOK,
 ];
+
+/// Whether a controller has a Lease: the webhook's replicas elect nobody.
+pub(crate) fn elects(name: &str) -> bool {
+    name != controller::WEBHOOK
+}
 
 /// The controllers that share the GPU nodes' labels.
 const GPU_CONTROLLERS: [&str; 3] = [

@@ -182,7 +182,7 @@ impl Expected {
             let wanted = desired_labels(node, Some(policy)).apply;
             for (component, key, _) in OPERANDS {
                 match node.label(key) {
-                    Some(value) if value == "true" || label::is_paused(value) => {
+                    Some(value) if value == "true" || label::PAUSES.contains(&value) => {
                         *expected.labelled.entry(component).or_default() += 1;
                     }
                     None if wanted.contains_key(key) => {

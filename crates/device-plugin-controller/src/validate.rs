@@ -237,14 +237,7 @@ fn user_map(
         })
         .collect();
     if !problems.is_empty() {
-        let message = format!(
-            "ConfigMap {namespace}/{name}: {}; what ran before keeps running",
-            some_of(&problems)
-        );
-        return Err(Fault {
-            reason: Reason::ConfigInvalid,
-            message,
-        });
+        return Err(unusable(&format!("{namespace}/{name}"), &problems));
     }
     let notes = parsed.iter().flat_map(|(key, file)| {
         file.notes
@@ -297,14 +290,8 @@ fn mig(policy: &EffectivePolicy, maps: &Maps, namespace: &str) -> Result<MigConf
             .filter(|(severity, _)| *severity == Severity::Refuse);
         let mistakes: Vec<String> = refused.map(|(_, mistake)| mistake.to_string()).collect();
         if !mistakes.is_empty() {
-            let message = format!(
-                "ConfigMap {namespace}/{name}, key {FILE}: {}; what ran before keeps running",
-                some_of(&mistakes)
-            );
-            return Err(Fault {
-                reason: Reason::ConfigInvalid,
-                message,
-            });
+            let place = format!("{namespace}/{name}, key {FILE}");
+            return Err(unusable(&place, &mistakes));
         }
     }
     let clients = entry(
@@ -313,6 +300,15 @@ fn mig(policy: &EffectivePolicy, maps: &Maps, namespace: &str) -> Result<MigConf
         "clients.yaml",
     )?;
     Ok(MigConfig { layouts, clients })
+}
+
+/// What is at `place` in a user's ConfigMap cannot be used.
+fn unusable(place: &str, problems: &[String]) -> Fault {
+    let problems = some_of(problems);
+    Fault {
+        reason: Reason::ConfigInvalid,
+        message: format!("ConfigMap {place}: {problems}; what ran before keeps running"),
+    }
 }
 
 fn layout_names(data: &Data) -> Option<Vec<String>> {

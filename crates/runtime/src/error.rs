@@ -70,16 +70,21 @@ pub fn sentence(error: &KubeError) -> String {
     cut(&status.message, LONGEST)
 }
 
-/// At most `limit` bytes of `text`, cut at a character, and a mark where something is left out.
+/// As [`head`], with a mark where something is left out.
 fn cut(text: &str, limit: usize) -> String {
-    if text.len() <= limit {
+    let head = head(text, limit);
+    if head.len() == text.len() {
         return text.to_owned();
     }
-    let end = (0..=limit)
+    format!("{head} [...]")
+}
+
+/// At most `limit` bytes of `text`, cut at a character.
+pub(crate) fn head(text: &str, limit: usize) -> &str {
+    let end = (0..=limit.min(text.len()))
         .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
-    format!("{} [...]", text.get(..end).unwrap_or_default())
+        .find(|at| text.is_char_boundary(*at));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 /// An error and its sources in one line.

@@ -1,5 +1,6 @@
 //! Kubernetes events. Losing one never fails anything.
 
+use crate::error::head;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -71,7 +72,7 @@ impl Events {
             type_,
             reason: reason.to_owned(),
             // The API refuses notes of more than 1,024 bytes.
-            note: Some(cut(note, 1000)),
+            note: Some(head(note, 1000).to_owned()),
             action: action.to_owned(),
             secondary: None,
         };
@@ -83,23 +84,11 @@ impl Events {
     }
 }
 
-/// At most `limit` bytes, cut at a character.
-fn cut(text: &str, limit: usize) -> String {
-    if text.len() <= limit {
-        return text.to_owned();
-    }
-    let end = (0..=limit)
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
-    text.get(..end).unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
     fn long_notes_are_cut_at_a_character() {
-        assert_eq!(super::cut("äöü", 3), "ä");
-        assert_eq!(super::cut("abc", 3), "abc");
+        assert_eq!(super::head("äöü", 3), "ä");
+        assert_eq!(super::head("abc", 3), "abc");
     }
 }

@@ -7,8 +7,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use std::sync::Arc;
-use tessera_api::effective::{Resolution, age};
-use tessera_api::policy::is_base;
+use tessera_api::effective::{Resolution, first};
 use tessera_api::{ClusterPolicy, DefaultImages, resolve};
 
 /// A policy as read: one that cannot be decoded stops no other.
@@ -23,6 +22,16 @@ pub enum PolicyView {
         /// What the decoder says.
         error: String,
     },
+}
+
+impl PolicyView {
+    /// Its metadata, which can be read in any case.
+    fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Self::Valid(policy) => &policy.metadata,
+            Self::Invalid { metadata, .. } => metadata,
+        }
+    }
 }
 
 /// The policies.
@@ -102,15 +111,8 @@ impl Policies {
 /// Whether the base, or the user's policy that would be the active one, is among those that cannot be read.
 fn hides_a_layer(views: &[Arc<PolicyView>]) -> bool {
     [true, false].into_iter().any(|base| {
-        let layers = views.iter().filter_map(|view| {
-            let (metadata, readable) = match view.as_ref() {
-                PolicyView::Valid(policy) => (&policy.metadata, true),
-                PolicyView::Invalid { metadata, .. } => (metadata.as_ref(), false),
-            };
-            let counts = metadata.deletion_timestamp.is_none() && is_base(metadata) == base;
-            counts.then_some((age(metadata), readable))
-        });
-        layers.min().is_some_and(|(_, readable)| !readable)
+        let layer = first(views, |view| view.metadata(), base);
+        layer.is_some_and(|view| matches!(view.as_ref(), PolicyView::Invalid { .. }))
     })
 }
 

@@ -216,30 +216,18 @@ impl Process {
             interval: self.args.reconcile_interval,
             workers: usize::from(self.args.max_concurrent_reconciles),
         };
-        let (stop, end, name) = (self.stop.clone(), self.end.clone(), self.name);
+        let (stop, health) = (self.stop.clone(), self.health.clone());
         let syncs = std::mem::take(&mut self.syncs);
-        let working = async {
+        let working = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 _ = futures::future::join_all(syncs) => work.run(terms, &stop).await,
             }
-            self.health.not_ready("process", "stopping");
+            health.not_ready("process", "stopping");
+            // The election task releases the lease.
             drained.cancel();
         };
-        let outcome = tokio::select! {
-            () = working => Ok(()),
-            died = first_death(&mut self.tasks, &stop) => Err(died),
-        };
-        outcome?;
-        // The election task releases the lease now; the others end when told.
-        end.cancel();
-        let limit = self.args.request_timeout + Duration::from_secs(1);
-        let ended = tokio::time::timeout(limit, async {
-            while self.tasks.join_next().await.is_some() {}
-        })
-        .await;
-        tracing::info!(controller = name, orderly = ended.is_ok(), "stopped");
-        Ok(())
+        self.end_after(working).await
     }
 
     /// For a process without election and work loop, whose replicas all do the same: runs until it is told to stop, then
@@ -247,26 +235,29 @@ impl Process {
     ///
     /// # Errors
     /// A task ended although nobody had told it to.
-    pub async fn serve(mut self, last: impl Future<Output = ()>) -> Result<(), RunError> {
-        let (stop, end, name) = (self.stop.clone(), self.end.clone(), self.name);
-        let health = self.health.clone();
-        let working = async {
+    pub async fn serve(self, last: impl Future<Output = ()>) -> Result<(), RunError> {
+        let (stop, health) = (self.stop.clone(), self.health.clone());
+        let working = async move {
             stop.cancelled().await;
             health.not_ready("process", "stopping");
             last.await;
         };
-        let outcome = tokio::select! {
-            () = working => Ok(()),
-            died = first_death(&mut self.tasks, &stop) => Err(died),
-        };
-        outcome?;
-        end.cancel();
+        self.end_after(working).await
+    }
+
+    /// Waits for the end of `working`, then for that of all tasks, which are told to end.
+    async fn end_after(mut self, working: impl Future<Output = ()>) -> Result<(), RunError> {
+        tokio::select! {
+            () = working => {}
+            died = first_death(&mut self.tasks, &self.stop) => return Err(died),
+        }
+        self.end.cancel();
         let limit = self.args.request_timeout + Duration::from_secs(1);
         let ended = tokio::time::timeout(limit, async {
             while self.tasks.join_next().await.is_some() {}
         })
         .await;
-        tracing::info!(process = name, orderly = ended.is_ok(), "stopped");
+        tracing::info!(controller = self.name, orderly = ended.is_ok(), "stopped");
         Ok(())
     }
 

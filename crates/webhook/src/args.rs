@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::time::Duration;
+use tessera_api::names::admission;
 
 use clap::Parser;
 use tessera_runtime::args::{RuntimeArgs, duration};
@@ -23,10 +24,10 @@ pub struct Args {
     #[arg(long, env = "WEBHOOK_SERVICE", default_value = crate::NAME)]
     pub service: String,
     /// Name of the webhook configuration whose entries are filled.
-    #[arg(long, env = "WEBHOOK_CONFIGURATION", default_value = "tessera-webhook")]
+    #[arg(long, env = "WEBHOOK_CONFIGURATION", default_value = admission::CONFIGURATION)]
     pub configuration: String,
     /// Secret that holds the certificate authority.
-    #[arg(long, env = "CA_SECRET", default_value = "webhook-ca")]
+    #[arg(long, env = "CA_SECRET", default_value = admission::CA_SECRET)]
     pub ca_secret: String,
     /// Directory of tls.crt, tls.key and ca.crt, from cert-manager or your own: no certificates are made then. Read again when they change.
     #[arg(long, env = "CERTIFICATE_DIR")]

@@ -1,5 +1,6 @@
 //! The rights that the code needs; the chart is generated from them.
 
+use tessera_api::names::admission;
 use tessera_runtime::rbac::{Rights, named_rule, rule};
 
 /// What a watch takes.
@@ -15,7 +16,7 @@ pub fn rights() -> Rights {
         .cluster(named_rule(
             "admissionregistration.k8s.io",
             &["validatingwebhookconfigurations"],
-            &["tessera-webhook"],
+            &[admission::CONFIGURATION],
             &["list", "watch", "patch"],
         ))
         .namespaced(rule("", &["configmaps"], &WATCH))
@@ -23,7 +24,7 @@ pub fn rights() -> Rights {
         .namespaced(named_rule(
             "",
             &["secrets"],
-            &["webhook-ca"],
+            &[admission::CA_SECRET],
             &["list", "watch", "update"],
         ))
 }

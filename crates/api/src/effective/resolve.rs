@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{EffectivePolicy, defaults, dialect, merge};
 use crate::{
     image::DefaultImages,
-    policy::{ClusterPolicy, ClusterPolicySpec, ClusterPolicyStatus},
+    policy::{ClusterPolicy, ClusterPolicySpec, ClusterPolicyStatus, is_base},
 };
 
 /// What a set of policies means.
@@ -71,23 +71,17 @@ pub fn resolve<'a>(
     policies: impl IntoIterator<Item = &'a ClusterPolicy>,
     images: &DefaultImages,
 ) -> Resolution {
-    let mut live: Vec<&ClusterPolicy> = policies
+    let live: Vec<&ClusterPolicy> = policies
         .into_iter()
-        .filter(|p| p.metadata.deletion_timestamp.is_none())
+        .filter(|p| is_live(&p.metadata))
         .collect();
-    live.sort_by_key(|policy| age(&policy.metadata));
-    let (bases, users): (Vec<_>, Vec<_>) = live.into_iter().partition(|p| p.is_base());
-    let base = bases.first().copied();
-    let user = users.first().copied();
+    let [base, user] =
+        [true, false].map(|base| first(live.iter().copied(), |policy| &policy.metadata, base));
     let Some(active) = user.or(base) else {
         return Resolution::default();
     };
     let layers: Vec<&ClusterPolicy> = base.into_iter().chain(user).collect();
-    let ignored = bases
-        .iter()
-        .chain(&users)
-        .copied()
-        .filter(|p| p.name_any() != active.name_any());
+    let ignored = live.iter().filter(|p| p.name_any() != active.name_any());
     let why = |p: &ClusterPolicy| match base {
         Some(base) if base.name_any() == p.name_any() => IgnoredWhy::OverlaidBase,
         _ => IgnoredWhy::OlderPolicyActive,
@@ -122,8 +116,24 @@ pub fn resolve<'a>(
     }
 }
 
-/// What decides which of several policies is active: the lowest.
-pub fn age(metadata: &ObjectMeta) -> (Option<jiff::Timestamp>, String) {
+/// The one that counts of the bases, or else of the users' policies: the oldest, then the lowest name. `metadata` finds the metadata of
+/// what is chosen from, which need not be readable otherwise.
+pub fn first<T>(
+    policies: impl IntoIterator<Item = T>,
+    metadata: impl Fn(&T) -> &ObjectMeta,
+    base: bool,
+) -> Option<T> {
+    policies
+        .into_iter()
+        .filter(|policy| is_live(metadata(policy)) && is_base(metadata(policy)) == base)
+        .min_by_key(|policy| age(metadata(policy)))
+}
+
+fn is_live(metadata: &ObjectMeta) -> bool {
+    metadata.deletion_timestamp.is_none()
+}
+
+fn age(metadata: &ObjectMeta) -> (Option<jiff::Timestamp>, String) {
     (
         metadata.creation_timestamp.as_ref().map(|time| time.0),
         metadata.name.clone().unwrap_or_default(),

@@ -138,18 +138,19 @@ impl<'a> Case<'a> {
     }
 }
 
+/// All policies but `new`, whatever was stored of it before.
+pub(super) fn others<'a>(
+    new: &ClusterPolicy,
+    facts: &'a Facts,
+) -> impl Iterator<Item = &'a ClusterPolicy> {
+    let policies = facts.policies.iter().map(Arc::as_ref);
+    policies.filter(|policy| policy.metadata.name != new.metadata.name)
+}
+
 /// The base that a user's policy lies over.
 fn base<'a>(new: &ClusterPolicy, facts: &'a Facts) -> Option<&'a ClusterPolicy> {
     if new.is_base() {
         return None;
     }
-    let live = facts
-        .policies
-        .iter()
-        .map(Arc::as_ref)
-        .filter(|policy| policy.metadata.deletion_timestamp.is_none());
-    let others = live.filter(|policy| policy.metadata.name != new.metadata.name);
-    others
-        .filter(|policy| policy.is_base())
-        .min_by_key(|policy| effective::age(&policy.metadata))
+    effective::first(others(new, facts), |policy| &policy.metadata, true)
 }

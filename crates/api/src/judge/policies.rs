@@ -1,10 +1,11 @@
 //! A policy beside others.
 
-use std::sync::Arc;
-
 use kube::ResourceExt;
 
-use super::{Finding, Severity, case::Case};
+use super::{
+    Finding, Severity,
+    case::{Case, others},
+};
 use crate::{effective, policy::ClusterPolicy};
 
 /// A new policy that will not be the active one.
@@ -12,16 +13,8 @@ pub(super) fn judge(case: &mut Case<'_>, new: &ClusterPolicy) {
     if case.is_update {
         return;
     }
-    let older = case
-        .facts
-        .policies
-        .iter()
-        .map(Arc::as_ref)
-        .filter(|policy| policy.metadata.deletion_timestamp.is_none())
-        .filter(|policy| policy.metadata.name != new.metadata.name)
-        .filter(|policy| policy.is_base() == new.is_base())
-        .min_by_key(|policy| effective::age(&policy.metadata));
-    let Some(active) = older else {
+    let others = others(new, case.facts);
+    let Some(active) = effective::first(others, |policy| &policy.metadata, new.is_base()) else {
         return;
     };
     let (kind, remedy) = if new.is_base() {

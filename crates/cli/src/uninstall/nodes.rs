@@ -152,11 +152,10 @@ impl NodeCleanup {
 }
 
 fn is_paused(key: &str, value: &str) -> bool {
-    let paused = [
-        label::PAUSED_FOR_DRIVER_UPGRADE,
-        label::PAUSED_FOR_MIG_CHANGE,
-    ];
-    key.starts_with(label::DEPLOY_PREFIX) && paused.into_iter().any(|pause| value.ends_with(pause))
+    key.starts_with(label::DEPLOY_PREFIX)
+        && label::PAUSES
+            .into_iter()
+            .any(|pause| value.ends_with(pause))
 }
 
 /// Deploy labels that NVIDIA's managers have paused and given back: theirs by that only, and ours before.

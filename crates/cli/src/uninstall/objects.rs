@@ -8,9 +8,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Resource, ResourceExt as _};
 
-use tessera_api::names::controller;
-
-use super::Run;
+use super::{Run, elects};
 
 /// A kind to look through, in one namespace, in all, or cluster-scoped.
 pub(super) struct Kind {
@@ -165,8 +163,7 @@ pub(super) async fn remove(run: &Run) -> anyhow::Result<()> {
     let leases: Vec<Found> = run
         .controllers
         .iter()
-        // Which elects nobody.
-        .filter(|name| *name != controller::WEBHOOK)
+        .filter(|name| elects(name))
         .map(|name| (run.namespace.clone(), name.clone()))
         .collect();
     delete(run, &Kind::of::<Lease>(true), &leases).await

@@ -95,14 +95,9 @@ fn without(status: &Value, writers: &[&str], leaving: &[&str]) -> Option<Value> 
     let conditions = status.get("conditions").and_then(Value::as_array);
     let is_leaving = |condition: &Value| {
         let type_ = condition.get("type").and_then(Value::as_str);
-        ComponentCondition::COMPONENTS
-            .iter()
-            .filter(|component| Some(component.as_str()) == type_)
-            .any(|component| {
-                component
-                    .controller()
-                    .is_some_and(|name| leaving.contains(&name))
-            })
+        type_
+            .and_then(ComponentCondition::owner)
+            .is_some_and(|owner| leaving.contains(&owner))
     };
     let kept: Vec<&Value> = conditions
         .into_iter()

@@ -86,9 +86,7 @@ pub(super) fn merge(
 }
 
 pub(super) fn is_own(type_: &str, controller: &str) -> bool {
-    ComponentCondition::COMPONENTS
-        .iter()
-        .any(|c| c.as_str() == type_ && c.controller() == Some(controller))
+    ComponentCondition::owner(type_) == Some(controller)
 }
 
 /// What `controller` applies of a status.
