@@ -11,10 +11,7 @@ pub use self::table::{Row, print};
 use crate::Lab;
 use crate::audit::{Audit, Class, Request};
 use crate::lab::Usage;
-use crate::scenario::{CONTROLLERS, count, fixture, input, leader, lines};
-
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
+use crate::scenario::{CONTROLLERS, MINUTE, SECOND, count, fixture, input, leader, lines, quiet};
 
 /// How often the controllers look at everything without a reason in a bench: a converged minute holds two of these passes.
 const RESYNC: &str = "--set=reconcileInterval=25s";
@@ -48,12 +45,7 @@ pub async fn measure(lab: &Lab, plan: Plan, helm: &[&str]) -> anyhow::Result<Vec
     let extra = ["--set=clusterPolicy.enabled=false", RESYNC];
     let extra = [&extra, helm].concat();
     lab.helm_install(&input("values-gpu.yaml"), &extra).await?;
-    let mut bench = Bench {
-        lab,
-        plan,
-        audit: lab.audit(),
-        rows: Vec::new(),
-    };
+    let mut bench = Bench::new(lab, plan);
     bench.leaders().await?;
     bench.converge().await?;
     bench.idle().await?;
@@ -69,7 +61,40 @@ pub async fn measure(lab: &Lab, plan: Plan, helm: &[&str]) -> anyhow::Result<Vec
     Ok(bench.rows)
 }
 
-impl Bench<'_> {
+/// What small events cost in a lab of `nodes` GPU nodes whose policy is ready; it leaves one node more, and broken pods.
+///
+/// # Errors
+/// Something does not become ready or does not come to rest.
+pub async fn small_events(lab: &Lab, nodes: usize) -> anyhow::Result<Vec<Row>> {
+    let plan = Plan {
+        nodes,
+        broken_minute: true,
+        upgrade: false,
+    };
+    let mut bench = Bench::new(lab, plan);
+    bench.calm(5).await?;
+    bench.small_events().await?;
+    bench.join().await?;
+    bench.broken_minute().await?;
+    Ok(bench.rows)
+}
+
+impl<'a> Bench<'a> {
+    fn new(lab: &'a Lab, plan: Plan) -> Self {
+        Self {
+            lab,
+            plan,
+            audit: lab.audit(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Waits until nothing has been written for so many seconds; returns all requests since the last call.
+    async fn calm(&mut self, seconds: u32) -> anyhow::Result<Vec<Request>> {
+        let patience = self.patience();
+        quiet(&mut self.audit, SECOND * seconds, patience).await
+    }
+
     /// Waits until every controller has a leader and nothing is written.
     async fn leaders(&mut self) -> anyhow::Result<()> {
         for controller in CONTROLLERS {
@@ -87,7 +112,7 @@ impl Bench<'_> {
 
     /// A limit for what grows with the number of simulated nodes, whose pods share this machine.
     fn patience(&self) -> Duration {
-        MINUTE * 3 + SECOND * u32::try_from(self.plan.nodes).unwrap_or(u32::MAX)
+        MINUTE.max(SECOND * 2 * u32::try_from(self.plan.nodes).unwrap_or(u32::MAX))
     }
 
     /// A row of reads and writes together.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -26,7 +26,7 @@ use tessera_e2e::audit::{Class, Request, Requests};
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::lab::LAB_HOST;
 use tessera_e2e::scenario::*;
-use tessera_e2e::{Lab, nodes};
+use tessera_e2e::{Lab, bench, nodes};
 
 #[tokio::test]
 async fn inputs_converge_within_the_budgets_and_then_nothing_is_sent() -> anyhow::Result<()> {
@@ -266,110 +266,23 @@ async fn agent_ready(lab: &Lab) -> anyhow::Result<()> {
 #[tokio::test]
 async fn small_events_cost_little() -> anyhow::Result<()> {
     let lab = ready("events", nodes::gpu_nodes(3)).await?;
-    let mut audit = lab.audit();
-    quiet(&mut audit, 5 * SECOND, MINUTE).await?;
-    let pods: Api<Pod> = Api::namespaced(lab.client(), NAMESPACE);
-    let mut measured: BTreeMap<&str, usize> = BTreeMap::new();
-
-    // An unrelated label and a condition: nothing.
-    let all: Api<Node> = Api::all(lab.client());
-    let first = nodes::gpu_nodes(1)
-        .first()
-        .map(ResourceExt::name_any)
-        .unwrap_or_default();
-    lab.kubectl_ok(&["label", "node", &first, "example.com/rack=7"])
-        .await?;
-    let condition = json!({"status": {"conditions": [{"type": "Unrelated", "status": "True", "reason": "Test", "message": "x"}]}});
-    all.patch_status(
-        &first,
-        &PatchParams::default(),
-        &Patch::Strategic(condition),
-    )
-    .await?;
-    let requests = quiet(&mut audit, 3 * SECOND, MINUTE).await?;
+    let rows = bench::small_events(&lab, 3).await?;
+    let table = bench::print(4, &rows);
+    println!("{table}");
+    let budgets: Vec<(&str, &str)> = rows
+        .iter()
+        .map(|row| (row.what.as_str(), row.budget.as_str()))
+        .collect();
     assert_eq!(
-        count(&requests, Class::Write) + count(&requests, Class::Read),
-        0,
-        "{}",
-        lines(&requests, Class::Write)
+        budgets,
+        [
+            ("an unrelated node label and condition", "<= 0"),
+            ("one operand pod deleted", "<= 4"),
+            ("one GPU node joins", "<= 4"),
+            ("60 s in which pods cannot start", "<= 6"),
+        ]
     );
-
-    // One operand pod deleted: at most 4.
-    let exporter = pods_by_node(&lab, "nvidia-dcgm-exporter").await?;
-    let victim = exporter
-        .get(&first)
-        .map(ResourceExt::name_any)
-        .unwrap_or_default();
-    pods.delete(&victim, &DeleteParams::default()).await?;
-    let requests = quiet(&mut audit, 5 * SECOND, MINUTE).await?;
-    let sent = count(&requests, Class::Write) + count(&requests, Class::Read);
-    measured.insert("one operand pod deleted", sent);
-    assert!(
-        sent <= 4,
-        "{sent} requests:\n{}\n{}",
-        lines(&requests, Class::Write),
-        lines(&requests, Class::Read)
-    );
-
-    // One GPU node joins: at most 4, all of it served, and the policy ready again.
-    lab.add_nodes(nodes::gpu_nodes_from(3, 1)).await?;
-    counted(&lab, USER_POLICY, 4).await?;
-    let requests = quiet(&mut audit, 8 * SECOND, MINUTE).await?;
-    let sent = count(&requests, Class::Write) + count(&requests, Class::Read);
-    measured.insert("one GPU node joins", sent);
-    assert!(
-        sent <= 4,
-        "{sent} requests:\n{}\n{}",
-        lines(&requests, Class::Write),
-        lines(&requests, Class::Read)
-    );
-
-    // A minute in which no pod can start: at most 6.
-    for node in all
-        .list(&ListParams::default().labels("gpu=true"))
-        .await?
-        .items
-    {
-        for app in [
-            "nvidia-driver-daemonset",
-            "nvidia-device-plugin-daemonset",
-            "nvidia-dcgm-exporter",
-        ] {
-            let key = format!("sim.tessera.dev/{app}");
-            let fault = json!({"metadata": {"annotations": {key: "never-ready"}}});
-            all.patch(
-                &node.name_any(),
-                &PatchParams::default(),
-                &Patch::Merge(fault),
-            )
-            .await?;
-        }
-    }
-    audit.skip()?;
-    for app in [
-        "nvidia-driver-daemonset",
-        "nvidia-device-plugin-daemonset",
-        "nvidia-dcgm-exporter",
-    ] {
-        pods.delete_collection(
-            &DeleteParams::default(),
-            &ListParams::default().labels(&format!("app={app}")),
-        )
-        .await?;
-    }
-    tokio::time::sleep(MINUTE).await;
-    let (requests, total) = controller_requests(&mut audit)?;
-    measured.insert(
-        "60 s in which pods cannot start",
-        total.writes + total.reads,
-    );
-    println!("{measured:#?}");
-    assert!(
-        total.writes + total.reads <= 6,
-        "{}\n{}",
-        lines(&requests, Class::Write),
-        lines(&requests, Class::Read)
-    );
+    assert!(rows.iter().all(|row| row.within), "{table}");
     let policy = policy_until(&lab, USER_POLICY, "not ready, with a reason", MINUTE, |p| {
         condition_false(p, "DriverReady")
     })

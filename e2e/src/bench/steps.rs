@@ -12,13 +12,13 @@ use serde_json::json;
 use tessera_api::ClusterPolicy;
 use tessera_api::policy::State;
 
-use super::{Bench, MINUTE, Row, SECOND};
+use super::{Bench, Row};
 use crate::audit::{Class, Requests};
 use crate::cluster::NAMESPACE;
 use crate::nodes;
 use crate::scenario::{
-    CONTROLLERS, USER_POLICY, controller_requests, count, counted, input, lines, owned_objects,
-    pods_by_node, policy, policy_ready, policy_until,
+    CONTROLLERS, MINUTE, USER_POLICY, controller_requests, count, counted, input, lines, node_name,
+    owned_objects, pods_by_node, policy, policy_ready, policy_until,
 };
 
 /// Kinds that are watched, over all controllers; the budget of reads is three each.
@@ -134,7 +134,7 @@ impl Bench<'_> {
 
     /// An unrelated label and condition, then a deleted operand pod.
     pub(super) async fn small_events(&mut self) -> anyhow::Result<()> {
-        let node = first_node();
+        let node = node_name(0);
         let all: Api<Node> = Api::all(self.lab.client());
         let label = json!({"metadata": {"labels": {"example.com/rack": "7"}}});
         let condition = json!({"status": {"conditions": [
@@ -265,20 +265,6 @@ impl Bench<'_> {
         self.requests("60 s in which pods cannot start", 6, &requests);
         Ok(())
     }
-
-    /// Waits until nothing has been written for so many seconds; returns all requests since the last call.
-    pub(super) async fn calm(
-        &mut self,
-        seconds: u32,
-    ) -> anyhow::Result<Vec<crate::audit::Request>> {
-        let patience = self.patience();
-        crate::scenario::quiet(&mut self.audit, SECOND * seconds, patience).await
-    }
-}
-
-fn first_node() -> String {
-    let list = nodes::gpu_nodes(1);
-    list.first().map(ResourceExt::name_any).unwrap_or_default()
 }
 
 fn is_done(set: &DaemonSet, nodes: usize) -> bool {
