@@ -3,14 +3,17 @@
 //! The log has one line for each finished request of a ServiceAccount (the control plane's own left out) and two for a watch, of
 //! which the first is counted. Classes are those of the budgets: leases, events and watches are kept apart from reads and writes.
 
+mod changes;
 mod summary;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
 pub use self::summary::Requests;
 
@@ -54,6 +57,8 @@ pub struct Request {
     pub agent: String,
     /// The role that a written RoleBinding or ClusterRoleBinding refers to.
     pub bound_role: Option<String>,
+    /// What a patch of a status has other than the one of the same account before: `/conditions/2/reason: "A" -> "B"`.
+    pub changes: Vec<String>,
 }
 
 impl Request {
@@ -80,12 +85,18 @@ impl Request {
 pub struct Audit {
     path: PathBuf,
     offset: u64,
+    /// What each account last wrote as the status of an object.
+    statuses: BTreeMap<(String, String), Value>,
 }
 
 impl Audit {
     /// Reads from the beginning of the log.
     pub fn open(path: PathBuf) -> Self {
-        Self { path, offset: 0 }
+        Self {
+            path,
+            offset: 0,
+            statuses: BTreeMap::new(),
+        }
     }
 
     /// Forgets what has happened so far.
@@ -117,7 +128,14 @@ impl Audit {
         // A last line without its end is still being written: next time.
         while reader.read_line(&mut line)? > 0 && line.ends_with('\n') {
             self.offset += u64::try_from(line.len())?;
-            requests.extend(parse(&line)?);
+            if let Some((mut request, status)) = parse(&line)? {
+                if !status.is_null() && request.code < 300 {
+                    let key = (request.user.clone(), request.name.clone());
+                    let before = self.statuses.insert(key, status.clone());
+                    request.changes = changes::between(&before.unwrap_or_default(), &status);
+                }
+                requests.push(request);
+            }
             line.clear();
         }
         Ok(requests)
@@ -144,9 +162,9 @@ struct Line {
     user_agent: String,
     #[serde(default)]
     object_ref: LineObject,
-    /// Only for role bindings, as the audit policy says.
+    /// Only for role bindings and the status of our kinds, as the audit policy says.
     #[serde(default)]
-    request_object: LineBinding,
+    request_object: LineWritten,
     #[serde(default)]
     response_status: LineStatus,
     request_received_timestamp: Timestamp,
@@ -169,8 +187,9 @@ struct LineObject {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct LineBinding {
+struct LineWritten {
     role_ref: LineRole,
+    status: Value,
 }
 
 #[derive(Default, Deserialize)]
@@ -185,8 +204,8 @@ struct LineStatus {
     code: u16,
 }
 
-/// The request of a line; `None` for the other of the two lines that a watch has.
-fn parse(line: &str) -> anyhow::Result<Option<Request>> {
+/// The request of a line and the status that it wrote; `None` for the other of the two lines that a watch has.
+fn parse(line: &str) -> anyhow::Result<Option<(Request, Value)>> {
     let line: Line =
         serde_json::from_str(line).context("a line of the audit log cannot be read")?;
     let counted = match line.stage.as_str() {
@@ -209,7 +228,7 @@ fn parse(line: &str) -> anyhow::Result<Option<Request>> {
         (resource, "") => resource.to_owned(),
         (resource, sub) => format!("{resource}/{sub}"),
     };
-    Ok(Some(Request {
+    let request = Request {
         at: line.request_received_timestamp,
         user: line.user.username,
         verb: line.verb,
@@ -221,7 +240,9 @@ fn parse(line: &str) -> anyhow::Result<Option<Request>> {
         uri: line.request_uri,
         agent: line.user_agent,
         bound_role: line.request_object.role_ref.name,
-    }))
+        changes: Vec::new(),
+    };
+    Ok(Some((request, line.request_object.status)))
 }
 
 #[cfg(test)]
@@ -258,9 +279,26 @@ mod tests {
     #[test]
     fn the_role_that_is_bound_is_read() {
         let text = r#"{"stage":"ResponseComplete","verb":"patch","requestURI":"/x","user":{"username":"system:serviceaccount:n:sreagent-controller"},"objectRef":{"resource":"rolebindings","apiGroup":"rbac.authorization.k8s.io"},"requestObject":{"kind":"RoleBinding","roleRef":{"kind":"ClusterRole","name":"some-role"}},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z"}"#;
-        let request = parse(text).unwrap().unwrap();
+        let (request, _) = parse(text).unwrap().unwrap();
         assert_eq!(request.group, "rbac.authorization.k8s.io");
         assert_eq!(request.bound_role.as_deref(), Some("some-role"));
+    }
+
+    #[test]
+    fn what_a_status_has_other_than_before_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let write = |reason: &str| {
+            format!(
+                r#"{{"stage":"ResponseComplete","verb":"patch","requestURI":"/x","user":{{"username":"system:serviceaccount:n:a"}},"objectRef":{{"resource":"clusterpolicies","subresource":"status","name":"p"}},"requestObject":{{"status":{{"state":"ready","conditions":[{{"reason":"{reason}"}}]}}}},"responseStatus":{{"code":200}},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z"}}"#
+            ) + "\n"
+        };
+        std::fs::write(&path, write("A") + &write("B") + &write("B")).unwrap();
+        let requests = Audit::open(path).next_requests().unwrap();
+        let changes: Vec<&[String]> = requests.iter().map(|r| r.changes.as_slice()).collect();
+        assert!(!changes[0].is_empty(), "{changes:?}");
+        assert_eq!(changes[1], [r#"/conditions/0/reason: "A" -> "B""#]);
+        assert!(changes[2].is_empty());
     }
 
     #[test]
@@ -295,6 +333,7 @@ mod tests {
                 parse(&line(stage, verb, resource, 200))
                     .unwrap()
                     .unwrap()
+                    .0
                     .class(),
                 class
             );

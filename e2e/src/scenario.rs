@@ -234,7 +234,7 @@ pub fn lines(requests: &[Request], class: Class) -> String {
     let list = requests.iter().filter(|request| request.class() == class);
     let text: Vec<String> = list
         .map(|r| {
-            format!(
+            let mut text = format!(
                 "  {} {} {} {}/{} {} {}",
                 r.at,
                 r.account(),
@@ -243,7 +243,12 @@ pub fn lines(requests: &[Request], class: Class) -> String {
                 r.name,
                 r.resource,
                 r.code
-            )
+            );
+            for change in &r.changes {
+                text.push_str("\n      ");
+                text.push_str(change);
+            }
+            text
         })
         .collect();
     text.join("\n")

@@ -122,6 +122,7 @@ mod tests {
             uri: String::new(),
             agent: String::new(),
             bound_role: None,
+            changes: Vec::new(),
         }
     }
 

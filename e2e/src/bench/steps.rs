@@ -21,6 +21,10 @@ use crate::scenario::{
     owned_objects, pods_by_node, policy, policy_ready, policy_until,
 };
 
+/// Seconds without a write after which nothing more is to come: a count that differs is written when it has stood for 15 s
+/// (`tessera_runtime::status::pacing`).
+const REST: u32 = 20;
+
 /// Kinds that are watched, over all controllers; the budget of reads is three each.
 const WATCHED_KINDS: usize = 10;
 
@@ -37,7 +41,7 @@ impl Bench<'_> {
         policies.create(&PostParams::default(), &wanted).await?;
         let operands_ready = self.until_ready(started).await?;
         let ready = started.elapsed();
-        let requests = self.calm(10).await?;
+        let requests = self.calm(REST).await?;
         let total = Requests::of(&requests);
         let last_created = requests
             .iter()
@@ -143,7 +147,7 @@ impl Bench<'_> {
         all.patch(&node, &params, &Patch::Merge(label)).await?;
         all.patch_status(&node, &params, &Patch::Strategic(condition))
             .await?;
-        let requests = self.calm(3).await?;
+        let requests = self.calm(REST).await?;
         self.requests("an unrelated node label and condition", 0, &requests);
 
         let pods: Api<Pod> = Api::namespaced(self.lab.client(), NAMESPACE);
@@ -151,7 +155,7 @@ impl Bench<'_> {
         let victim = exporters.get(&node).context("the node has no exporter")?;
         pods.delete(&victim.name_any(), &DeleteParams::default())
             .await?;
-        let requests = self.calm(8).await?;
+        let requests = self.calm(REST).await?;
         self.requests("one operand pod deleted", 4, &requests);
         Ok(())
     }
@@ -162,7 +166,7 @@ impl Bench<'_> {
         self.lab.add_nodes(one).await?;
         self.plan.nodes += 1;
         counted(self.lab, USER_POLICY, i32::try_from(self.plan.nodes)?).await?;
-        let requests = self.calm(15).await?;
+        let requests = self.calm(REST).await?;
         self.requests("one GPU node joins", 4, &requests);
         Ok(())
     }
@@ -180,7 +184,7 @@ impl Bench<'_> {
             }
         }
         let took = started.elapsed().as_secs_f64();
-        let requests = self.calm(10).await?;
+        let requests = self.calm(REST).await?;
         let after: Vec<String> = self.ours().into_iter().map(|usage| usage.name).collect();
         anyhow::ensure!(
             !after.iter().any(|name| before.contains(name)),
@@ -219,7 +223,7 @@ impl Bench<'_> {
         policy_until(self.lab, USER_POLICY, what, patience, upgraded).await?;
         policy_ready(self.lab, USER_POLICY, patience).await?;
         let took = started.elapsed().as_secs_f64();
-        let requests = self.calm(15).await?;
+        let requests = self.calm(REST).await?;
         // The DaemonSet's own change and the policy's status are not a node's.
         let of_nodes = requests
             .iter()

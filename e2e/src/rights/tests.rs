@@ -18,6 +18,7 @@ fn request(user: &str, verb: &str, resource: &str, namespace: &str, name: &str) 
         uri: String::new(),
         agent: String::new(),
         bound_role: None,
+        changes: Vec::new(),
     }
 }
 

@@ -103,7 +103,8 @@ pub(crate) fn kubeconfig(
 
 /// One line for each request of a ServiceAccount, the control plane's own ones left out (two for a watch: start and end).
 ///
-/// Bindings come with what was written: which role somebody bound is not in their names.
+/// Bindings come with what was written: which role somebody bound is not in their names. So does the status of our kinds: what it
+/// was that changed is the first question about a write too many.
 fn audit_policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -120,6 +121,12 @@ fn audit_policy() -> Value {
                     "group": "rbac.authorization.k8s.io",
                     "resources": ["clusterrolebindings", "rolebindings"],
                 }],
+            },
+            {
+                "level": "Request",
+                "userGroups": ["system:serviceaccounts"],
+                "verbs": ["patch"],
+                "resources": [{ "group": "nvidia.com", "resources": ["clusterpolicies/status"] }],
             },
             { "level": "Metadata", "userGroups": ["system:serviceaccounts"] },
             { "level": "None" },
