@@ -10,7 +10,7 @@ use kube::{Api, runtime::watcher};
 use tessera_api::{DefaultImages, NodeFacts, names::label};
 use tessera_runtime::{
     Process,
-    apply::{Applier, Owned},
+    apply::{self, Applier, Owned},
     node_labels::{NodeLabels, watch_nodes},
     operands::pod::PodFacts,
     optional::{Presence, follow_optional},
@@ -18,7 +18,7 @@ use tessera_runtime::{
     process::RunError,
     queue::Queue,
     status::StatusWriter,
-    watch::{Change, Store},
+    watch::{Change, Part, Store},
 };
 
 use crate::{
@@ -37,7 +37,10 @@ pub(crate) async fn run(mut process: Process, images: DefaultImages) -> Result<(
     let policies = Policies::watch(&mut process, images, NAME, wake(&queue));
     let nodes = nodes(&mut process, &queue, &memory);
     let mut applier = Applier::new(&process, NAME);
-    let daemon_sets = applier.own::<DaemonSet>(&mut process, Some(&namespace), on_change(&queue));
+    let woken = queue.clone();
+    let daemon_sets = applier.own::<DaemonSet>(&mut process, Some(&namespace), move |change| {
+        apply::wake(&woken, Key::Policy, change);
+    });
     let config_maps = applier.own::<ConfigMap>(&mut process, Some(&namespace), on_change(&queue));
     applier.own::<Service>(&mut process, Some(&namespace), on_change(&queue));
     let monitors = monitors(&mut process, &mut applier, &namespace, &queue);
@@ -73,22 +76,23 @@ fn on_change<T>(queue: &Queue<Key>) -> impl Fn(&Change<T>) + Send + Sync + 'stat
 fn nodes(process: &mut Process, queue: &Queue<Key>, memory: &Arc<Memory>) -> Store<NodeFacts> {
     let (queue, memory) = (queue.clone(), memory.clone());
     watch_nodes(process, move |change| {
-        let old = change.old.as_deref();
-        let new = change.new.as_deref();
-        let essence = |node: &NodeFacts| {
-            (
-                node.labels.clone(),
-                node.owned_labels.clone(),
-                node.taints.clone(),
-                node.deleting,
-            )
+        let matters = match (&change.old, &change.new) {
+            (Some(old), Some(new)) => !same_essence(old, new),
+            _ => true,
         };
-        if old.map(essence) != new.map(essence) {
+        if matters {
             memory.nodes_changed();
             queue.wake(Key::Node(change.key.name.clone()));
-            queue.wake(Key::Policy);
+            queue.wake_soon(Key::Policy);
         }
     })
+}
+
+fn same_essence(old: &NodeFacts, new: &NodeFacts) -> bool {
+    old.labels == new.labels
+        && old.owned_labels == new.owned_labels
+        && old.taints == new.taints
+        && old.deleting == new.deleting
 }
 
 fn monitors(
@@ -110,14 +114,12 @@ fn monitors(
 
 /// Pods of our own operands only.
 fn pods(process: &mut Process, namespace: &str, queue: &Queue<Key>) -> Store<PodFacts> {
-    let api: Api<Pod> = Api::namespaced(process.client(), namespace);
+    let api: Api<Part<Pod>> = Api::namespaced(process.client(), namespace);
     let config = watcher::Config::default().labels(&format!("{}={NAME}", label::MANAGED_BY));
-    process.watch(
-        api,
-        config,
-        |pod| Some(PodFacts::from_pod(pod)),
-        on_change(queue),
-    )
+    process.watch(api, config, |Part(pod)| Some(PodFacts::from_pod(pod)), {
+        let queue = queue.clone();
+        move |_| queue.wake_soon(Key::Policy)
+    })
 }
 
 /// Any ConfigMap that is not ours may be the one that a policy names.

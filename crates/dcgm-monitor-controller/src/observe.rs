@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     /// The policies.
-    pub resolution: Resolution,
+    pub resolution: Arc<Resolution>,
     /// Policies that cannot be read.
     pub unreadable: Vec<(String, String)>,
     /// The ConfigMap that the active policy names for metrics, if it exists.
@@ -136,7 +136,7 @@ impl Progress {
     /// Reads.
     pub(crate) fn read(context: &Context, policy: &EffectivePolicy, hash: &str) -> Self {
         let key = |name: &str| ObjectKey::namespaced(&context.namespace, name);
-        let rollout = |name: &str| Rollout::of_owned(context.daemon_sets.get(&key(name))?.as_ref());
+        let rollout = |name: &str| Some(Rollout::of(&*context.daemon_sets.get(&key(name))?));
         let rollouts = OPERANDS
             .iter()
             .filter_map(|(component, _, name)| Some((*component, rollout(name)?)));

@@ -33,15 +33,14 @@ impl Controller {
         let Some(active) = &observed.resolution.active else {
             return self.no_policy(term, &observed).await;
         };
-        let hash = active.effective.hash();
-        self.look_at_nodes(&hash);
+        self.look_at_nodes(&active.hash);
         let wanted = validate(&active.effective, observed.facts(&context.namespace));
         let desired = build(&wanted).into_desired()?;
         let applied = context
             .applier
             .apply(term, Scope::All, &active.owners, desired)
             .await?;
-        let progress = Progress::read(context, &active.effective, &hash);
+        let progress = Progress::read(context, &active.effective, &active.hash);
         let slice = status::slice(
             &active.effective,
             &wanted,
@@ -100,7 +99,7 @@ impl Controller {
         if resolution.active.is_none() && !context.policies.unreadable().is_empty() {
             return Ok(Outcome::Ready);
         }
-        let policy = resolution.active.as_ref().map(|active| &active.effective);
+        let policy = resolution.active.as_ref().map(|active| &*active.effective);
         Ok(match context.labels.reconcile(term, &node, policy).await? {
             None => Outcome::Ready,
             Some(delay) => Outcome::Progressing {

@@ -14,13 +14,14 @@ use parking_lot::RwLock;
 use tessera_api::DefaultImages;
 use tessera_api::image::ImageKind;
 use tessera_api::names::controller::DEVICE_PLUGIN as NAME;
-use tessera_runtime::apply::Applier;
+use tessera_runtime::apply::{self, Applier};
 use tessera_runtime::node_labels::{NodeLabels, watch_nodes};
 use tessera_runtime::operands::pod::PodFacts;
 use tessera_runtime::policy::Policies;
 use tessera_runtime::process::{Process, StartError};
 use tessera_runtime::queue::Queue;
 use tessera_runtime::status::StatusWriter;
+use tessera_runtime::watch::Part;
 
 /// What is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,21 +49,22 @@ pub async fn prepare(
     let mut applier = Applier::new(&process, NAME);
     let on_change = wake(&queue);
     applier.own::<ConfigMap>(&mut process, Some(&namespace), move |_| on_change());
-    let on_change = wake(&queue);
-    let daemon_sets =
-        applier.own::<DaemonSet>(&mut process, Some(&namespace), move |_| on_change());
+    let woken = queue.clone();
+    let daemon_sets = applier.own::<DaemonSet>(&mut process, Some(&namespace), move |change| {
+        apply::wake(&woken, Key::Policy, change);
+    });
 
     let troubled = TroubledPods::default();
-    let (pods, on_change) = (troubled.clone(), wake(&queue));
-    let api: Api<Pod> = Api::namespaced(process.client(), &namespace);
+    let (pods, woken) = (troubled.clone(), queue.clone());
+    let api: Api<Part<Pod>> = Api::namespaced(process.client(), &namespace);
     let config = applier.watch_config();
     process.watch(
         api,
         config,
-        |pod: Pod| Some(PodFacts::from_pod(pod)),
+        |Part(pod)| Some(PodFacts::from_pod(pod)),
         move |change| {
             if pods.changed(change) {
-                on_change();
+                woken.wake_soon(Key::Policy);
             }
         },
     );
@@ -72,7 +74,7 @@ pub async fn prepare(
     let nodes = watch_nodes(&mut process, move |change| {
         changed.wake(Key::Node(change.key.name.clone()));
         if verdicts.changed(change) {
-            changed.wake(Key::Policy);
+            changed.wake_soon(Key::Policy);
         }
     });
 

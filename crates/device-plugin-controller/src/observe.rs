@@ -3,7 +3,6 @@
 use crate::context::Context;
 use crate::index::Summary;
 use crate::referenced::MapState;
-use k8s_openapi::api::apps::v1::DaemonSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tessera_api::effective::{EffectivePolicy, PluginConfig, Resolution};
@@ -30,7 +29,7 @@ pub struct Observed {
 pub const DAEMON_SETS: [&str; 4] = [app::DEVICE_PLUGIN, app::GFD, app::MPS, app::MIG_MANAGER];
 
 /// What the policies mean.
-pub fn resolution(context: &Context) -> Resolution {
+pub fn resolution(context: &Context) -> Arc<Resolution> {
     context.policies.resolve()
 }
 
@@ -66,7 +65,7 @@ pub fn observe(context: &Context) -> Observed {
         let live = context
             .daemon_sets
             .get(&ObjectKey::namespaced(&context.namespace, *name))?;
-        Some((*name, Rollout::of(&live.decode::<DaemonSet>()?)))
+        Some((*name, Rollout::of(&live)))
     };
     let troubled = context.troubled.list();
     let unready = troubled

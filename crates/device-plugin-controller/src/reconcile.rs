@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::validate::{Validated, validate};
 use crate::verdict::Asked;
 use crate::{build, mig_nodes, observe, status};
-use std::sync::Arc;
 use std::time::Duration;
 use tessera_api::names::controller::DEVICE_PLUGIN as NAME;
 use tessera_runtime::apply::{Desired, Scope};
@@ -48,7 +47,7 @@ impl DevicePluginController {
         let resolution = observe::resolution(context);
         let maps = observe::maps(
             context,
-            resolution.active.as_ref().map(|active| &active.effective),
+            resolution.active.as_ref().map(|active| &*active.effective),
         );
         let marks = context
             .status
@@ -63,7 +62,7 @@ impl DevicePluginController {
                 None => self.no_policy(term).await,
             };
         };
-        let policy = Arc::new(active.effective.clone());
+        let policy = active.effective.clone();
         let validated = match validate(policy, &maps, &context.namespace) {
             Ok(validated) => validated,
             Err(name) => {

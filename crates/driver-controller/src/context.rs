@@ -172,20 +172,18 @@ impl Known {
     }
 
     /// Looks at nodes with `policy` from now on. Returns whether that is another one than before.
-    pub fn adopt(&self, policy: Option<&EffectivePolicy>, nodes: &Store<NodeFacts>) -> bool {
+    pub fn adopt(&self, policy: Option<&Arc<EffectivePolicy>>, nodes: &Store<NodeFacts>) -> bool {
         let same = match (&*self.policy.read(), policy) {
             (Adopted::NotYet, _) | (Adopted::Policy(_), None) | (Adopted::Nothing, Some(_)) => {
                 false
             }
             (Adopted::Nothing, None) => true,
-            (Adopted::Policy(old), Some(new)) => **old == *new,
+            (Adopted::Policy(old), Some(new)) => Arc::ptr_eq(old, new) || old == new,
         };
         if same {
             return false;
         }
-        let adopted = policy.map_or(Adopted::Nothing, |policy| {
-            Adopted::Policy(Arc::new(policy.clone()))
-        });
+        let adopted = policy.map_or(Adopted::Nothing, |policy| Adopted::Policy(policy.clone()));
         // The lock is held until the fleet is rebuilt, so that no node event in between is placed by the old policy.
         let mut current = self.policy.write();
         let placed = nodes

@@ -17,14 +17,14 @@ use tessera_api::NodeFacts;
 use tessera_api::names::controller::DRIVER as NAME;
 use tessera_api::names::label;
 use tessera_runtime::Process;
-use tessera_runtime::apply::{Applier, Owned};
+use tessera_runtime::apply::{self, Applier, Owned};
 use tessera_runtime::node_labels::{NodeLabels, watch_nodes};
 use tessera_runtime::operands::pod::PodFacts;
 use tessera_runtime::operation::watch_operations;
 use tessera_runtime::policy::Policies;
 use tessera_runtime::queue::Queue;
 use tessera_runtime::status::StatusWriter;
-use tessera_runtime::watch::Change;
+use tessera_runtime::watch::{Change, Part};
 
 /// What is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ pub fn context(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Contex
                 queue.wake(Key::Policy);
             }
             if changes_rollout(change) {
-                queue.wake(Key::Rollout);
+                queue.wake_soon(Key::Rollout);
             }
             queue.wake(Key::Node(change.key.name.clone()));
         })
@@ -64,7 +64,7 @@ pub fn context(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Contex
     let sets = {
         let (queue, known) = (queue.clone(), known.clone());
         applier.own::<DaemonSet>(process, Some(&namespace), move |change| {
-            queue.wake(Key::Policy);
+            apply::wake(&queue, Key::Policy, change);
             if changes_driver(change) {
                 queue.wake(Key::Rollout);
                 wake_pool(&queue, &known, &change.key.name);
@@ -83,12 +83,12 @@ pub fn context(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Contex
     let pods = {
         let (queue, known) = (queue.clone(), known.clone());
         process.watch(
-            Api::<Pod>::namespaced(process.client(), &namespace),
+            Api::<Part<Pod>>::namespaced(process.client(), &namespace),
             applier.watch_config(),
-            |pod| Some(PodFacts::from_pod(pod)),
+            |Part(pod)| Some(PodFacts::from_pod(pod)),
             move |change| {
                 known.pod(change);
-                queue.wake(Key::Policy);
+                queue.wake_soon(Key::Policy);
                 wake_nodes_of(&queue, change);
             },
         )

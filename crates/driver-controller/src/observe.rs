@@ -12,7 +12,7 @@ use tessera_runtime::operands::pod::PodFacts;
 /// Before anything is decided.
 pub struct Observed {
     /// What the policies mean.
-    pub resolution: Resolution,
+    pub resolution: Arc<Resolution>,
     /// Policies that cannot be read, and why.
     pub unreadable: Vec<(String, String)>,
     /// ConfigMaps of the operands' namespace, by name.

@@ -108,7 +108,7 @@ fn verdict(rolled: &Rolled, component: &str, wait_for_update: bool) -> Option<Ve
         .sets
         .iter()
         .filter(|(_, set)| set.label(tessera_api::names::label::COMPONENT) == Some(component))
-        .filter_map(|(name, set)| Some((name, Rollout::of_owned(set)?)))
+        .map(|(name, set)| (name, Rollout::of(set)))
         .collect();
     let (name, _) = sets.first()?;
     let name = match sets.len() {

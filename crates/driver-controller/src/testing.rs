@@ -49,10 +49,8 @@ fn object(name: &str, spec: &Value, role: Option<&str>) -> ClusterPolicy {
 }
 
 fn effective(policies: &[ClusterPolicy]) -> EffectivePolicy {
-    resolve(policies, &DefaultImages::builtin())
-        .active
-        .unwrap()
-        .effective
+    let active = resolve(policies, &DefaultImages::builtin()).active.unwrap();
+    EffectivePolicy::clone(&active.effective)
 }
 
 /// Everything that concerns this controller, on and set.

@@ -14,7 +14,7 @@ mod refused;
 
 pub use compare::covers;
 pub use desired::{Desired, DesiredObject, SerializeError};
-pub use live::{Owned, project};
+pub use live::{Live, Owned, project, wake};
 pub use outcome::{Applied, WriteError};
 
 use crate::clients::within;
@@ -25,7 +25,7 @@ use crate::process::Process;
 use crate::watch::{Change, ObjectKey, Store, version};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::core::{ApiResource, DynamicObject, Resource};
+use kube::core::{ApiResource, Resource};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -208,9 +208,9 @@ impl Applier {
     async fn send(
         &self,
         term: &Term,
-        api: &Api<DynamicObject>,
+        api: &Api<Live>,
         object: &DesiredObject,
-    ) -> Result<Result<DynamicObject, kube::Error>, NotLeading> {
+    ) -> Result<Result<Live, kube::Error>, NotLeading> {
         term.check()?;
         let params = PatchParams::apply(&self.manager).force();
         let patch = Patch::Apply(&object.value);
@@ -222,10 +222,10 @@ impl Applier {
     async fn replace(
         &self,
         term: &Term,
-        api: &Api<DynamicObject>,
+        api: &Api<Live>,
         object: &DesiredObject,
         uid: &str,
-    ) -> Result<Result<DynamicObject, kube::Error>, NotLeading> {
+    ) -> Result<Result<Live, kube::Error>, NotLeading> {
         term.check()?;
         let params = PatchParams {
             field_manager: Some(self.manager.clone()),
@@ -311,7 +311,7 @@ impl Applier {
         Ok(())
     }
 
-    fn api(&self, kind: &OwnedKind, namespace: &str) -> Api<DynamicObject> {
+    fn api(&self, kind: &OwnedKind, namespace: &str) -> Api<Live> {
         if kind.namespaced && !namespace.is_empty() {
             Api::namespaced_with(self.client.clone(), namespace, &kind.resource)
         } else {
@@ -320,7 +320,7 @@ impl Applier {
     }
 
     /// The API of a registered kind, for a watch that is started elsewhere.
-    pub fn api_of(&self, kind: &OwnedKind, namespace: &str) -> Api<DynamicObject> {
+    pub fn api_of(&self, kind: &OwnedKind, namespace: &str) -> Api<Live> {
         self.api(kind, namespace)
     }
 }

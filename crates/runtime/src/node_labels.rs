@@ -8,7 +8,7 @@ use crate::clients::within;
 use crate::election::{NotLeading, Term};
 use crate::error::{is_conflict, is_not_found, sentence};
 use crate::process::Process;
-use crate::watch::{Change, ObjectKey, Store};
+use crate::watch::{Change, ObjectKey, Part, Store};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -111,18 +111,14 @@ pub fn watch_nodes(
     process: &mut Process,
     on_change: impl Fn(&Change<NodeFacts>) + Send + Sync + 'static,
 ) -> Store<NodeFacts> {
-    let api: Api<Node> = Api::all(process.client());
+    let api: Api<Part<Node>> = Api::all(process.client());
     process.watch(
         api,
         watcher::Config::default(),
-        |node: Node| Some(NodeFacts::from_node(&node)),
+        |Part(node)| Some(NodeFacts::from_node(&node)),
         move |change| {
             let same = match (&change.old, &change.new) {
-                (Some(old), Some(new)) => {
-                    let mut old = NodeFacts::clone(old);
-                    old.resource_version.clone_from(&new.resource_version);
-                    old == **new
-                }
+                (Some(old), Some(new)) => old.same_but_version(new),
                 _ => false,
             };
             if !same {

@@ -9,8 +9,8 @@ mod taints;
 pub use taints::{NotCovered, taint_sentence, untolerated};
 
 use crate::apply::Owned;
-use k8s_openapi::api::apps::v1::DaemonSet;
 use pod::{PodFacts, Trouble, TroubleKind};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::Reason;
@@ -34,22 +34,24 @@ pub struct Rollout {
 }
 
 impl Rollout {
-    /// Of one DaemonSet.
-    pub fn of(set: &DaemonSet) -> Self {
-        let status = set.status.clone().unwrap_or_default();
-        let generation = set.metadata.generation.unwrap_or(0);
+    /// Of a live DaemonSet of the apply engine's store; what it does not say is 0.
+    pub fn of(owned: &Owned) -> Self {
+        let number = |path: &str| {
+            owned
+                .value
+                .pointer(path)
+                .and_then(Value::as_i64)
+                .unwrap_or(0)
+        };
+        let count = |field: &str| i32::try_from(number(&format!("/status/{field}"))).unwrap_or(0);
+        let generation = number("/metadata/generation");
         Self {
-            desired: status.desired_number_scheduled,
-            ready: status.number_ready,
-            updated: status.updated_number_scheduled.unwrap_or(0),
-            observed: status.observed_generation.unwrap_or(0) >= generation && generation > 0,
-            leaving: set.metadata.deletion_timestamp.is_some(),
+            desired: count("desiredNumberScheduled"),
+            ready: count("numberReady"),
+            updated: count("updatedNumberScheduled"),
+            observed: number("/status/observedGeneration") >= generation && generation > 0,
+            leaving: owned.deleting,
         }
-    }
-
-    /// Of a live object of the apply engine's store.
-    pub fn of_owned(owned: &Owned) -> Option<Self> {
-        owned.decode::<DaemonSet>().map(|set| Self::of(&set))
     }
 
     /// The sum; `observed` only if all are.

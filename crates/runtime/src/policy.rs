@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use tessera_api::effective::{Resolution, first};
 use tessera_api::{ClusterPolicy, DefaultImages, resolve};
@@ -39,6 +40,8 @@ impl PolicyView {
 pub struct Policies {
     store: Store<PolicyView>,
     images: Arc<DefaultImages>,
+    /// What they meant when they had changed so often.
+    resolved: Arc<Mutex<Option<(u64, Arc<Resolution>)>>>,
 }
 
 impl Policies {
@@ -62,12 +65,28 @@ impl Policies {
         Self {
             store,
             images: Arc::new(images),
+            resolved: Arc::default(),
         }
     }
 
     /// What the policies mean now. Nothing, as if there were none, while one that counts cannot be read
     /// ([`Policies::unreadable`]): without it the others would ask for something that nobody wants.
-    pub fn resolve(&self) -> Resolution {
+    ///
+    /// Worked out once for each change of a policy: every event of a node or pod asks.
+    pub fn resolve(&self) -> Arc<Resolution> {
+        // Read first: what changes meanwhile makes the answer old, never new.
+        let changes = self.store.changes();
+        if let Some((known, resolution)) = &*self.resolved.lock()
+            && *known == changes
+        {
+            return resolution.clone();
+        }
+        let resolution = Arc::new(self.resolve_anew());
+        *self.resolved.lock() = Some((changes, resolution.clone()));
+        resolution
+    }
+
+    fn resolve_anew(&self) -> Resolution {
         let views = self.store.values();
         if hides_a_layer(&views) {
             return Resolution::default();

@@ -4,7 +4,7 @@
 //! burst of events costs few runs and a single event no delay.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,55 +13,122 @@ use tokio::sync::Notify;
 /// Shortest time between two starts of one key.
 pub const COOLDOWN: Duration = Duration::from_millis(100);
 
-/// The pure part: which key runs when.
+/// How long [`Queue::wake_soon`] gathers what comes together: counts that move with every pod of a roll-out.
+pub const SOON: Duration = Duration::from_millis(300);
+
+/// The pure part: which key runs when. No step looks at more keys than it is about, but the few that started just now.
 #[derive(Debug)]
 struct Plan<K> {
-    due: BTreeMap<K, Instant>,
-    requeues: BTreeMap<K, Instant>,
-    running: BTreeSet<K>,
-    last_start: BTreeMap<K, Instant>,
+    keys: BTreeMap<K, Wait>,
+    /// When each key that waits and does not run is to start.
+    order: BTreeSet<(Instant, K)>,
+    /// Starts within [`COOLDOWN`], the oldest first.
+    starts: VecDeque<(Instant, K)>,
+    /// How many keys have been woken.
+    woken: usize,
+}
+
+/// What is known of one key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wait {
+    /// It was woken, to run then.
+    due: Option<Instant>,
+    /// It is to be looked at again then.
+    again: Option<Instant>,
+    running: bool,
+    last_start: Option<Instant>,
+}
+
+impl Wait {
+    fn at(&self) -> Option<Instant> {
+        let at = [self.due, self.again].into_iter().flatten().min();
+        at.filter(|_| !self.running)
+    }
 }
 
 impl<K: Ord + Clone> Plan<K> {
+    fn new() -> Self {
+        Self {
+            keys: BTreeMap::new(),
+            order: BTreeSet::new(),
+            starts: VecDeque::new(),
+            woken: 0,
+        }
+    }
+
     fn wake(&mut self, key: K, now: Instant) {
-        let ready = self
-            .last_start
-            .get(&key)
-            .map_or(now, |start| now.max(*start + COOLDOWN));
-        let due = self.due.entry(key).or_insert(ready);
-        *due = (*due).min(ready);
+        self.change(key, |wait| {
+            let ready = wait
+                .last_start
+                .map_or(now, |start| now.max(start + COOLDOWN));
+            wait.due = Some(wait.due.map_or(ready, |due| due.min(ready)));
+        });
+    }
+
+    fn again(&mut self, key: K, at: Instant) {
+        self.change(key, |wait| {
+            wait.again = Some(wait.again.map_or(at, |again| again.min(at)));
+        });
     }
 
     /// The next key to run, or when to look again.
     fn pop(&mut self, now: Instant) -> Result<K, Option<Instant>> {
-        let waiting = self
-            .due
-            .iter()
-            .chain(&self.requeues)
-            .filter(|(key, _)| !self.running.contains(*key));
-        let Some((key, due)) = waiting
-            .min_by_key(|(_, due)| **due)
-            .map(|(key, due)| (key.clone(), *due))
-        else {
+        self.forget_starts(now);
+        let Some((at, key)) = self.order.first().cloned() else {
             return Err(None);
         };
-        if due > now {
-            return Err(Some(due));
+        if at > now {
+            return Err(Some(at));
         }
-        self.due.remove(&key);
-        self.requeues.remove(&key);
-        self.running.insert(key.clone());
-        self.last_start
-            .retain(|_, start| now.saturating_duration_since(*start) < COOLDOWN);
-        self.last_start.insert(key.clone(), now);
+        self.change(key.clone(), |wait| {
+            *wait = Wait {
+                due: None,
+                again: None,
+                running: true,
+                last_start: Some(now),
+            };
+        });
+        self.starts.push_back((now, key.clone()));
         Ok(key)
     }
 
     fn finish(&mut self, key: &K, again: Option<Instant>) {
-        self.running.remove(key);
+        self.change(key.clone(), |wait| wait.running = false);
         if let Some(at) = again {
-            let due = self.requeues.entry(key.clone()).or_insert(at);
-            *due = (*due).min(at);
+            self.again(key.clone(), at);
+        }
+    }
+
+    /// Changes what is known of a key, and its place in the order with it. A key of which nothing is known takes no room.
+    fn change(&mut self, key: K, change: impl FnOnce(&mut Wait)) {
+        let before = self.keys.get(&key).copied().unwrap_or_default();
+        let mut after = before;
+        change(&mut after);
+        if let Some(at) = before.at() {
+            self.order.remove(&(at, key.clone()));
+        }
+        if let Some(at) = after.at() {
+            self.order.insert((at, key.clone()));
+        }
+        self.woken =
+            self.woken + usize::from(after.due.is_some()) - usize::from(before.due.is_some());
+        let idle = after.at().is_none() && !after.running && after.last_start.is_none();
+        if idle {
+            self.keys.remove(&key);
+        } else {
+            self.keys.insert(key, after);
+        }
+    }
+
+    /// Starts that no longer hold anything up.
+    fn forget_starts(&mut self, now: Instant) {
+        let is_over = |start: Instant| now.saturating_duration_since(start) >= COOLDOWN;
+        while let Some((start, key)) = self.starts.pop_front_if(|(start, _)| is_over(*start)) {
+            self.change(key, |wait| {
+                if wait.last_start == Some(start) {
+                    wait.last_start = None;
+                }
+            });
         }
     }
 }
@@ -93,15 +160,9 @@ impl<K: Ord + Clone + Debug> Default for Queue<K> {
 impl<K: Ord + Clone + Debug> Queue<K> {
     /// An empty queue.
     pub fn new() -> Self {
-        let plan = Plan {
-            due: BTreeMap::new(),
-            requeues: BTreeMap::new(),
-            running: BTreeSet::new(),
-            last_start: BTreeMap::new(),
-        };
         Self {
             inner: Arc::new(Inner {
-                plan: Mutex::new(plan),
+                plan: Mutex::new(Plan::new()),
                 changed: Notify::new(),
             }),
         }
@@ -113,13 +174,15 @@ impl<K: Ord + Clone + Debug> Queue<K> {
         self.inner.changed.notify_one();
     }
 
+    /// Asks for a run of `key` within [`SOON`]: for what is only reported, and comes in hundreds.
+    pub fn wake_soon(&self, key: K) {
+        self.wake_after(key, SOON);
+    }
+
     /// Asks for a run of `key` at the latest after `delay`, unless it runs before.
     pub fn wake_after(&self, key: K, delay: Duration) {
         let at = crate::clock::now() + delay;
-        let mut plan = self.inner.plan.lock();
-        let due = plan.requeues.entry(key).or_insert(at);
-        *due = (*due).min(at);
-        drop(plan);
+        self.inner.plan.lock().again(key, at);
         self.inner.changed.notify_one();
     }
 
@@ -151,7 +214,7 @@ impl<K: Ord + Clone + Debug> Queue<K> {
 
     /// How many keys are due or will be, without those that only wait for a planned run.
     pub(crate) fn depth(&self) -> usize {
-        self.inner.plan.lock().due.len()
+        self.inner.plan.lock().woken
     }
 }
 
@@ -160,12 +223,7 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan<&'static str> {
-        Plan {
-            due: BTreeMap::new(),
-            requeues: BTreeMap::new(),
-            running: BTreeSet::new(),
-            last_start: BTreeMap::new(),
-        }
+        Plan::new()
     }
 
     #[test]
@@ -195,6 +253,24 @@ mod tests {
         assert_eq!(plan.pop(start + COOLDOWN), Err(None));
         plan.finish(&"a", Some(start + Duration::from_secs(600)));
         assert_eq!(plan.pop(start + COOLDOWN), Ok("a"));
+    }
+
+    #[test]
+    fn keys_run_in_the_order_of_their_times_and_leave_nothing_behind() {
+        let (mut plan, start) = (plan(), Instant::now());
+        plan.again("late", start + COOLDOWN * 3);
+        plan.wake("b", start);
+        plan.wake("a", start + COOLDOWN);
+        plan.again("late", start + COOLDOWN * 2);
+        assert_eq!(plan.woken, 2);
+        for key in ["b", "a", "late"] {
+            let now = start + COOLDOWN * 2;
+            assert_eq!(plan.pop(now), Ok(key));
+            plan.finish(&key, None);
+        }
+        assert_eq!(plan.pop(start + COOLDOWN * 3), Err(None));
+        assert!(plan.keys.is_empty() && plan.order.is_empty() && plan.starts.is_empty());
+        assert_eq!(plan.woken, 0);
     }
 
     #[test]

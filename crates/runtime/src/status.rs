@@ -108,7 +108,7 @@ impl StatusWriter {
         let now = crate::clock::now();
         let wanted = self.merge(&current, active, generation, slice);
         let difference = difference(&current, &wanted, slice, self.controller);
-        let asked = u64::from_str_radix(&active.effective.hash(), 16).unwrap_or_default();
+        let asked = u64::from_str_radix(&active.hash, 16).unwrap_or_default();
         let due = {
             let mut pacing = self.pacing.lock();
             let pacing = pacing
@@ -213,6 +213,7 @@ impl StatusWriter {
             controller: self.controller,
             namespace: &self.namespace,
             effective: &active.effective,
+            hash: &active.hash,
             generation,
         };
         merge(current, slice, &about, crate::clock::time().0)

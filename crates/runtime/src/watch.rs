@@ -6,8 +6,10 @@
 //! A store also learns from our own writes ([`Store::observe`]), so that the next reconcile never decides on a copy
 //! that is older than what this process has written itself.
 
+mod part;
 mod store;
 
+pub use part::{InPart, Part};
 pub use store::{Change, ObjectKey, Store};
 
 use crate::health::Health;

@@ -20,7 +20,7 @@ use tessera_runtime::Process;
 use tessera_runtime::drain::Drain;
 use tessera_runtime::operation::{Operations, watch_operations};
 use tessera_runtime::queue::Queue;
-use tessera_runtime::watch::{Change, Store};
+use tessera_runtime::watch::{Change, Part, Store};
 
 /// There is one thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,9 +41,9 @@ pub fn set_up(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Check {
         args.sreagent_name
     );
     let nodes: Store<NodeFacts> = process.watch(
-        Api::<Node>::all(client.clone()),
+        Api::<Part<Node>>::all(client.clone()),
         watcher::Config::default(),
-        |node| Some(NodeFacts::from_node(&node)),
+        |Part(node)| Some(NodeFacts::from_node(&node)),
         |_| {},
     );
     let exporters = process.watch(

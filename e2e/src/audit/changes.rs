@@ -15,10 +15,7 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
             let gone = old.keys().filter(|key| !new.contains_key(*key));
             for key in new.keys().chain(gone) {
                 let side = |map: &serde_json::Map<String, Value>| map.get(key).cloned();
-                let (old, new) = (
-                    side(old).unwrap_or_default(),
-                    side(new).unwrap_or_default(),
-                );
+                let (old, new) = (side(old).unwrap_or_default(), side(new).unwrap_or_default());
                 compare(&format!("{path}/{key}"), &old, &new, found);
             }
         }

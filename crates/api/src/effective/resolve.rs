@@ -1,5 +1,7 @@
 //! Which policy is active, over which base.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use serde_json::Value;
@@ -35,7 +37,9 @@ pub struct Active {
     /// Every policy that the effective one is made of (base and active), for the objects that follow from it.
     pub owners: Vec<OwnerReference>,
     /// What to do. Problems and unsupported paths are in it.
-    pub effective: EffectivePolicy,
+    pub effective: Arc<EffectivePolicy>,
+    /// Its hash ([`EffectivePolicy::hash`]).
+    pub hash: String,
 }
 
 /// A policy that is not active.
@@ -98,6 +102,7 @@ pub fn resolve<'a>(
         })
         .collect();
     ignored.sort_by(|a, b| a.name.cmp(&b.name));
+    let effective = layered(&layers, images).1;
     let active = Active {
         name: active.name_any(),
         uid: active.uid().unwrap_or_default(),
@@ -108,7 +113,8 @@ pub fn resolve<'a>(
             .iter()
             .map(|p| owner(p, p.name_any() == active.name_any()))
             .collect(),
-        effective: layered(&layers, images).1,
+        hash: effective.hash(),
+        effective: Arc::new(effective),
     };
     Resolution {
         active: Some(active),

@@ -166,6 +166,64 @@ impl NodeFacts {
         })
     }
 
+    /// Whether nothing but the resource version differs: a heartbeat, or a change of what is not read.
+    pub fn same_but_version(&self, other: &Self) -> bool {
+        // Without `..`: a new field must be compared too.
+        let Self {
+            resource_version: _,
+            name,
+            uid,
+            labels,
+            annotations,
+            owned_labels,
+            taints,
+            unschedulable,
+            ready,
+            ready_since,
+            created,
+            deleting,
+            os_image,
+            os,
+            kernel,
+            runtime,
+            kubelet_version,
+            boot_id,
+            capacity,
+            allocatable,
+        } = self;
+        (name, uid, labels, annotations, owned_labels)
+            == (
+                &other.name,
+                &other.uid,
+                &other.labels,
+                &other.annotations,
+                &other.owned_labels,
+            )
+            && (taints, unschedulable, ready, ready_since)
+                == (
+                    &other.taints,
+                    &other.unschedulable,
+                    &other.ready,
+                    &other.ready_since,
+                )
+            && (created, deleting, os_image, os, kernel)
+                == (
+                    &other.created,
+                    &other.deleting,
+                    &other.os_image,
+                    &other.os,
+                    &other.kernel,
+                )
+            && (runtime, kubelet_version, boot_id, capacity, allocatable)
+                == (
+                    &other.runtime,
+                    &other.kubelet_version,
+                    &other.boot_id,
+                    &other.capacity,
+                    &other.allocatable,
+                )
+    }
+
     /// A label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)

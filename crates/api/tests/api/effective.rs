@@ -75,7 +75,7 @@ fn lists_replace_and_objects_merge() {
         ),
     ])
     .active;
-    let driver = active.expect("active").effective.driver;
+    let driver = active.expect("active").effective.driver.clone();
     assert_eq!(
         driver.operand.env,
         [("B".to_owned(), "2".to_owned())].into()
@@ -95,7 +95,7 @@ fn an_overlay_changes_to_an_alternative() {
             .active
             .expect("active");
         assert_eq!(active.effective.problems, [], "{over} over {under}");
-        active.effective.device_plugin.config
+        active.effective.device_plugin.config.clone()
     };
     assert!(matches!(
         run(slicing, mps),
@@ -292,6 +292,7 @@ fn a_conflict_that_only_the_merge_shows_is_found() {
         .device_plugin
         .operand
         .invalid
+        .clone()
         .expect("invalid");
     assert!(message.contains("mig.strategy is mixed"), "{message}");
 }

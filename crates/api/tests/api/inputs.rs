@@ -107,7 +107,7 @@ fn the_policy_over_the_values() {
         (ignored.name.as_str(), ignored.active.as_str()),
         ("cluster-policy", "gpu-cluster-config")
     );
-    insta::assert_json_snapshot!("inputs_effective", policy);
+    insta::assert_json_snapshot!("inputs_effective", **policy);
 }
 
 #[test]

@@ -58,8 +58,6 @@ fn resolved(policies: &[ClusterPolicy]) -> Resolution {
 
 /// The effective policy of one user policy.
 fn effective(spec: &str) -> EffectivePolicy {
-    resolved(&[policy("mine", 1, spec)])
-        .active
-        .expect("one policy is active")
-        .effective
+    let active = resolved(&[policy("mine", 1, spec)]).active;
+    EffectivePolicy::clone(&active.expect("one policy is active").effective)
 }

@@ -65,10 +65,8 @@ fn policy(name: &str, spec: &Value, labels: &Value) -> ClusterPolicy {
 }
 
 fn resolved(policies: &[ClusterPolicy]) -> EffectivePolicy {
-    resolve(policies, &DefaultImages::builtin())
-        .active
-        .unwrap()
-        .effective
+    let active = resolve(policies, &DefaultImages::builtin()).active.unwrap();
+    EffectivePolicy::clone(&active.effective)
 }
 
 fn of(spec: &Value) -> EffectivePolicy {

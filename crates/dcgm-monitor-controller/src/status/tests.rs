@@ -19,10 +19,10 @@ use crate::{
 fn policy(spec: &Value) -> EffectivePolicy {
     let object = json!({"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": spec});
     let policy: ClusterPolicy = serde_json::from_value(object).unwrap();
-    resolve([&policy], &DefaultImages::builtin())
+    let active = resolve([&policy], &DefaultImages::builtin())
         .active
-        .unwrap()
-        .effective
+        .unwrap();
+    EffectivePolicy::clone(&active.effective)
 }
 
 fn nodes(labels: &[Value], taint: Option<&str>) -> Vec<Arc<NodeFacts>> {

@@ -21,12 +21,10 @@ pub(super) fn policy(texts: &[&str]) -> Arc<EffectivePolicy> {
         .iter()
         .map(|text| serde_saphyr::from_str(text).unwrap())
         .collect();
-    Arc::new(
-        resolve(&policies, &DefaultImages::builtin())
-            .active
-            .unwrap()
-            .effective,
-    )
+    resolve(&policies, &DefaultImages::builtin())
+        .active
+        .unwrap()
+        .effective
 }
 
 /// A policy with this spec.

@@ -72,7 +72,7 @@ fn updated(rolled: &Rolled) -> i32 {
 
 fn operands(rolled: &Rolled) -> Vec<OperandStatus> {
     let operand = |(name, set): (&String, &std::sync::Arc<tessera_runtime::apply::Owned>)| {
-        let rollout = Rollout::of_owned(set)?;
+        let rollout = Rollout::of(set);
         Some(OperandStatus {
             name: name.clone(),
             desired: rollout.desired,

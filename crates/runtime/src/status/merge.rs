@@ -44,6 +44,8 @@ pub(super) struct About<'a> {
     pub(super) namespace: &'a str,
     /// What the policy asks for.
     pub(super) effective: &'a EffectivePolicy,
+    /// The hash of that.
+    pub(super) hash: &'a str,
     /// The policy's generation that this is about.
     pub(super) generation: i64,
 }
@@ -76,7 +78,7 @@ pub(super) fn merge(
     }
     status.namespace = Some(about.namespace.to_owned());
     status.effective = Some(tessera_api::policy::EffectiveStatus {
-        hash: about.effective.hash(),
+        hash: about.hash.to_owned(),
         images: about.effective.images(),
     });
     let (state, conditions) = computed(status.conditions, about.effective, about.generation, wall);

@@ -74,6 +74,8 @@ struct Entry<T> {
 struct Inner<T> {
     kind: String,
     entries: RwLock<BTreeMap<ObjectKey, Entry<T>>>,
+    /// How often something has changed.
+    changes: AtomicU64,
     /// Number of the newest list, counted from 1.
     lists: AtomicU64,
     synced: flag::Sender<bool>,
@@ -100,6 +102,7 @@ impl<T: PartialEq> Store<T> {
         let inner = Inner {
             kind: kind.to_owned(),
             entries: RwLock::new(BTreeMap::new()),
+            changes: AtomicU64::new(0),
             lists: AtomicU64::new(0),
             synced: flag::channel(false).0,
             trouble: RwLock::new(None),
@@ -158,6 +161,11 @@ impl<T: PartialEq> Store<T> {
         self.len() == 0
     }
 
+    /// How often a projection has come, changed or gone: what was worked out from the store holds while this is the same.
+    pub fn changes(&self) -> u64 {
+        self.inner.changes.load(Ordering::Acquire)
+    }
+
     /// Whether the first list is complete.
     pub fn is_synced(&self) -> bool {
         *self.inner.synced.borrow()
@@ -201,6 +209,7 @@ impl<T: PartialEq> Store<T> {
     pub fn reset(&self) {
         self.inner.synced.send_replace(false);
         let old = std::mem::take(&mut *self.inner.entries.write());
+        self.inner.changes.fetch_add(1, Ordering::Release);
         for (key, entry) in old {
             (self.inner.on_change)(&Change {
                 key,
@@ -235,6 +244,7 @@ impl<T: PartialEq> Store<T> {
         let old = known.map(|entry| entry.value.clone());
         let Some(value) = value else {
             entries.remove(&key);
+            self.inner.changes.fetch_add(1, Ordering::Release);
             drop(entries);
             if old.is_some() {
                 (self.inner.on_change)(&Change {
@@ -261,6 +271,7 @@ impl<T: PartialEq> Store<T> {
                 written_during: 0,
             },
         );
+        self.inner.changes.fetch_add(1, Ordering::Release);
         drop(entries);
         (self.inner.on_change)(&Change {
             key,
