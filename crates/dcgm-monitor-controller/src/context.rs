@@ -1,7 +1,5 @@
 //! What a reconcile works with.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use parking_lot::Mutex;
 use tessera_api::NodeFacts;
 use tessera_runtime::{
@@ -15,7 +13,7 @@ use tessera_runtime::{
     watch::Store,
 };
 
-use crate::{metrics_source::UserMap, observe::Expected};
+use crate::{expected::Census, metrics_source::UserMap};
 
 /// What is reconciled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,17 +57,12 @@ pub(crate) struct Context {
 /// What is remembered to spare work, never to decide by.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    nodes_version: AtomicU64,
     labelled_for: Mutex<Option<String>>,
-    expected: Mutex<Option<(u64, String, Expected)>>,
+    /// What the nodes let expect.
+    pub(crate) census: Mutex<Census>,
 }
 
 impl Memory {
-    /// Something that matters has changed on a node.
-    pub(crate) fn nodes_changed(&self) {
-        self.nodes_version.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Whether the nodes' labels were last looked at for another policy than `hash`.
     pub(crate) fn is_new_policy(&self, hash: &str) -> bool {
         let mut last = self.labelled_for.lock();
@@ -78,19 +71,5 @@ impl Memory {
             *last = Some(hash.to_owned());
         }
         new
-    }
-
-    /// What the nodes let expect, counted again only when a node or the policy has changed.
-    pub(crate) fn expected(&self, hash: &str, count: impl FnOnce() -> Expected) -> Expected {
-        let version = self.nodes_version.load(Ordering::Relaxed);
-        let mut known = self.expected.lock();
-        match known.as_ref() {
-            Some((at, of, expected)) if *at == version && of == hash => expected.clone(),
-            _ => {
-                let expected = count();
-                *known = Some((version, hash.to_owned(), expected.clone()));
-                expected
-            }
-        }
     }
 }

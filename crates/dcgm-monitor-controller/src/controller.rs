@@ -81,7 +81,7 @@ fn nodes(process: &mut Process, queue: &Queue<Key>, memory: &Arc<Memory>) -> Sto
             _ => true,
         };
         if matters {
-            memory.nodes_changed();
+            memory.census.lock().changed(&change.key.name);
             queue.wake(Key::Node(change.key.name.clone()));
             queue.wake_soon(Key::Policy);
         }

@@ -34,6 +34,7 @@ pub mod build;
 mod context;
 mod controller;
 pub mod error;
+pub mod expected;
 pub mod metrics_csv;
 pub mod metrics_list;
 pub mod metrics_source;

@@ -4,18 +4,17 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use tessera_api::{
-    EffectivePolicy, NodeFacts, Resolution,
-    names::{app, config_map, label, service},
-    nodes::{desired_labels, is_gpu_node},
+    EffectivePolicy, Resolution,
+    names::{app, config_map, service},
 };
 use tessera_runtime::{
-    operands::{Rollout, pod::PodFacts, taint_sentence, untolerated},
+    operands::{Rollout, pod::PodFacts},
     watch::ObjectKey,
 };
 
 use crate::{
-    build::component,
     context::Context,
+    expected::{Expected, OPERANDS},
     metrics_source::{MetricsFile, UserMap},
     validate::Facts,
 };
@@ -67,34 +66,6 @@ pub enum Monitor {
     /// Ours exists.
     Live,
 }
-
-/// What the nodes let expect.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expected {
-    /// GPU nodes.
-    pub gpu_nodes: usize,
-    /// By component: nodes that should get its label and do not have it yet.
-    pub unlabelled: BTreeMap<&'static str, usize>,
-    /// By component: nodes that have its label, also if it is paused there just now.
-    pub labelled: BTreeMap<&'static str, usize>,
-    /// GPU nodes with a taint that the operands do not tolerate, and the sentence about it; sorted.
-    pub tainted: Vec<(String, String)>,
-}
-
-/// Each component's label of nodes, and its DaemonSet.
-pub(crate) const OPERANDS: [(&str, &str, &str); 3] = [
-    (
-        component::EXPORTER,
-        label::DEPLOY_DCGM_EXPORTER,
-        app::DCGM_EXPORTER,
-    ),
-    (component::ENGINE, label::DEPLOY_DCGM, app::DCGM),
-    (
-        component::NODE_STATUS,
-        label::DEPLOY_NODE_STATUS_EXPORTER,
-        app::NODE_STATUS_EXPORTER,
-    ),
-];
 
 impl Observed {
     /// Reads.
@@ -149,7 +120,9 @@ impl Progress {
             pods,
             expected: context
                 .memory
-                .expected(hash, || Expected::count(&context.nodes.values(), policy)),
+                .census
+                .lock()
+                .count(hash, policy, &context.nodes),
             monitor: Monitor::read(context),
         }
     }
@@ -167,39 +140,5 @@ impl Monitor {
             (true, true) if store.get(&name).is_some_and(|monitor| !monitor.deleting) => Self::Live,
             (true, true) => Self::Missing,
         }
-    }
-}
-
-impl Expected {
-    /// Counts.
-    pub fn count(nodes: &[Arc<NodeFacts>], policy: &EffectivePolicy) -> Self {
-        let mut expected = Self::default();
-        for node in nodes
-            .iter()
-            .filter(|node| !node.deleting && is_gpu_node(node, policy))
-        {
-            expected.gpu_nodes += 1;
-            let wanted = desired_labels(node, Some(policy)).apply;
-            for (component, key, _) in OPERANDS {
-                match node.label(key) {
-                    Some(value) if value == "true" || label::PAUSES.contains(&value) => {
-                        *expected.labelled.entry(component).or_default() += 1;
-                    }
-                    None if wanted.contains_key(key) => {
-                        *expected.unlabelled.entry(component).or_default() += 1;
-                    }
-                    Some(_) | None => {}
-                }
-            }
-            if let Some(taint) = untolerated(&node.taints, &policy.daemonsets.tolerations)
-                && node.label(label::DEPLOY_OPERANDS) != Some("false")
-            {
-                expected
-                    .tainted
-                    .push((node.name.clone(), taint_sentence(taint)));
-            }
-        }
-        expected.tainted.sort();
-        expected
     }
 }

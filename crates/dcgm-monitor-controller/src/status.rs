@@ -21,7 +21,8 @@ use tessera_runtime::{
 
 use crate::{
     build::component,
-    observe::{Monitor, OPERANDS, Progress},
+    expected::OPERANDS,
+    observe::{Monitor, Progress},
     service_monitor,
     validate::{Validated, Wanted},
 };

@@ -282,7 +282,8 @@ impl StatusWriter {
     }
 }
 
-/// How long a controller lets those of lower rank write first.
+/// How long a controller lets those of lower rank write first: each step longer than the news of one event may be apart
+/// ([`crate::queue::SOON`]).
 fn turn(controller: &str) -> Duration {
-    patience(controller) / 15
+    patience(controller) / 6
 }

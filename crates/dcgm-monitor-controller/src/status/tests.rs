@@ -11,8 +11,9 @@ use tessera_runtime::operands::{
 
 use super::*;
 use crate::{
+    expected::Expected,
     metrics_source::UserMap,
-    observe::{Expected, Monitor},
+    observe::Monitor,
     validate::{Facts, validate},
 };
 
@@ -112,7 +113,7 @@ impl Situation {
         let progress = Progress {
             rollouts: self.rollouts,
             pods,
-            expected: Expected::count(&self.nodes, &policy),
+            expected: Expected::of(self.nodes.iter().map(AsRef::as_ref), &policy),
             monitor: self.monitor,
         };
         slice(&policy, &wanted, &self.before, &progress, &self.failed)

@@ -95,7 +95,7 @@ impl Pacing {
             .copied()
             .unwrap_or(SPACING);
         Some(match difference {
-            Difference::None | Difference::Detail => (first + STILL).max(last + lazy),
+            Difference::None | Difference::Detail => (first + STILL + self.turn).max(last + lazy),
             Difference::Settling => (first + SETTLING + self.turn).max(last + SPACING),
             Difference::Matters if flapping => last + REFILL,
             Difference::Matters => (first + GATHER + self.turn).max(last + STEP),
