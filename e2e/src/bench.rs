@@ -134,9 +134,14 @@ impl<'a> Bench<'a> {
     }
 
     fn ours(&self) -> Vec<Usage> {
+        self.usage_of(&CONTROLLERS)
+    }
+
+    /// What the processes of these Deployments use.
+    fn usage_of(&self, deployments: &[&str]) -> Vec<Usage> {
         let mut usage = self.lab.usage();
         usage.retain(|usage| {
-            CONTROLLERS
+            deployments
                 .iter()
                 .any(|name| usage.name.contains(&format!("_{name}-")))
         });

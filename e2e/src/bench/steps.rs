@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tessera_api::ClusterPolicy;
+use tessera_api::names::controller::WEBHOOK;
 use tessera_api::policy::State;
 
 use super::{Bench, Row};
@@ -114,7 +115,7 @@ impl Bench<'_> {
         let (requests, _) = controller_requests(&mut self.audit)?;
         self.requests("60 s converged, with two full resyncs", 0, &requests);
         let used = self.cpu() - cpu;
-        let usage = self.ours();
+        let usage = [self.ours(), self.usage_of(&[WEBHOOK])].concat();
         let memory: f64 = usage.iter().map(|usage| usage.pss_mib).sum();
         let budget = match self.plan.nodes {
             0..=3 => 60.0,
