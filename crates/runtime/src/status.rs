@@ -18,14 +18,15 @@ use crate::node_labels::{Patience, patience};
 use crate::policy::Policies;
 use crate::process::Process;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use merge::{About, difference, is_own, mark, merge, part};
-use pacing::Pacing;
+use pacing::{Difference, Pacing};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tessera_api::ClusterPolicy;
 use tessera_api::conditions::{ComponentCondition, find};
 use tessera_api::effective::{Active, Ignored};
@@ -115,7 +116,9 @@ impl StatusWriter {
                 .entry(active.uid.clone())
                 .or_insert_with(|| Pacing::of(turn(self.controller)));
             pacing.about(asked);
-            pacing.due(difference, now)
+            pacing
+                .due(difference, now)
+                .map(|at| self.in_turn(difference, at, now))
         };
         match due {
             None => return Ok(None),
@@ -193,6 +196,19 @@ impl StatusWriter {
             }
         }
         Ok(again)
+    }
+
+    /// When to write what may be written at `at`: what can wait, in this controller's turn.
+    fn in_turn(&self, difference: Difference, at: Instant, now: Instant) -> Instant {
+        match difference {
+            Difference::Detail | Difference::Settling => {
+                let at = at.max(now);
+                let wall = crate::clock::wall().duration_since(Timestamp::UNIX_EPOCH);
+                let wall = Duration::try_from(wall).unwrap_or_default() + (at - now);
+                at + pacing::until_turn(rank(self.controller), wall)
+            }
+            Difference::None | Difference::Matters | Difference::Recovered => at,
+        }
     }
 
     fn failed(name: &str, source: kube::Error) -> StatusError {
@@ -280,6 +296,11 @@ impl StatusWriter {
             }
         }
     }
+}
+
+/// The place of a controller among the writers of one status.
+fn rank(controller: &str) -> u64 {
+    patience(controller).as_secs() / 3
 }
 
 /// How long a controller lets those of lower rank write first: each step longer than the news of one event may be apart

@@ -28,6 +28,25 @@ const BURST: u32 = 12;
 /// After so long, one more of them may be written.
 const REFILL: Duration = Duration::from_secs(60);
 
+/// What can wait is written in turns: each of the three writers has one of so many parts of a round to itself.
+const SLOTS: u64 = 3;
+/// How long a turn is, and how much of it may be used to begin a write.
+const SLOT: Duration = Duration::from_secs(1);
+const SLOT_OPEN: Duration = Duration::from_millis(700);
+
+/// How long the writer of rank `rank` has to wait at `wall` (since 1970) for its turn. One event makes all writers wait equally
+/// long, and who writes in the same moment as another is refused and has to read again. Clocks that disagree cost no more
+/// than that.
+pub fn until_turn(rank: u64, wall: Duration) -> Duration {
+    let part = |slots: u64| SLOT.as_nanos() * u128::from(slots);
+    let round = part(SLOTS);
+    let since = (wall.as_nanos() + round - part(rank % SLOTS)) % round;
+    if since < SLOT_OPEN.as_nanos() {
+        return Duration::ZERO;
+    }
+    Duration::from_nanos(u64::try_from(round - since).unwrap_or(u64::MAX))
+}
+
 /// How a new status differs from the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
@@ -95,8 +114,8 @@ impl Pacing {
             .copied()
             .unwrap_or(SPACING);
         Some(match difference {
-            Difference::None | Difference::Detail => (first + STILL + self.turn).max(last + lazy),
-            Difference::Settling => (first + SETTLING + self.turn).max(last + SPACING),
+            Difference::None | Difference::Detail => (first + STILL).max(last + lazy),
+            Difference::Settling => (first + SETTLING).max(last + SPACING),
             Difference::Matters if flapping => last + REFILL,
             Difference::Matters => (first + GATHER + self.turn).max(last + STEP),
             // Never rare: a recovery is only reported after a trouble was, and that one is.
@@ -198,6 +217,31 @@ mod tests {
             .chain((1..600).map(|n| (n * 100, Detail)))
             .collect();
         assert_eq!(writes(&counts, 60_000).len(), 2);
+    }
+
+    #[test]
+    fn what_can_wait_is_written_in_turns() {
+        let ms = Duration::from_millis;
+        let table = [
+            (0, 0, 0),
+            (0, 699, 0),
+            (0, 700, 2300),
+            (0, 2999, 1),
+            (1, 0, 1000),
+            (1, 1300, 0),
+            (2, 1800, 200),
+            (2, 2700, 2300),
+        ];
+        for (rank, wall, wait) in table {
+            assert_eq!(until_turn(rank, ms(wall)), ms(wait), "{rank} at {wall}");
+            let now = ms(wall) + until_turn(rank, ms(wall));
+            assert_eq!(until_turn(rank, now), Duration::ZERO);
+        }
+        // At no time may two of them begin.
+        for wall in 0..6000 {
+            let open = (0..3).filter(|rank| until_turn(*rank, ms(wall)).is_zero());
+            assert!(open.count() <= 1, "{wall}");
+        }
     }
 
     #[test]
