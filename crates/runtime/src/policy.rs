@@ -40,9 +40,11 @@ impl PolicyView {
 pub struct Policies {
     store: Store<PolicyView>,
     images: Arc<DefaultImages>,
-    /// What they meant when they had changed so often.
-    resolved: Arc<Mutex<Option<(u64, Arc<Resolution>)>>>,
+    resolved: Arc<Mutex<Resolved>>,
 }
+
+/// What the policies meant when they had changed so often.
+type Resolved = Option<(u64, Arc<Resolution>)>;
 
 impl Policies {
     /// Watches all policies; `wake` is called when what they ask for changes, or the status that `controller` owns

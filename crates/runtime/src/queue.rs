@@ -123,7 +123,14 @@ impl<K: Ord + Clone> Plan<K> {
     /// Starts that no longer hold anything up.
     fn forget_starts(&mut self, now: Instant) {
         let is_over = |start: Instant| now.saturating_duration_since(start) >= COOLDOWN;
-        while let Some((start, key)) = self.starts.pop_front_if(|(start, _)| is_over(*start)) {
+        while self
+            .starts
+            .front()
+            .is_some_and(|(start, _)| is_over(*start))
+        {
+            let Some((start, key)) = self.starts.pop_front() else {
+                return;
+            };
             self.change(key, |wait| {
                 if wait.last_start == Some(start) {
                     wait.last_start = None;
