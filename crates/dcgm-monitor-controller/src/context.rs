@@ -24,6 +24,15 @@ pub(crate) enum Key {
     Node(String),
 }
 
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Policy => f.write_str("policy"),
+            Self::Node(name) => write!(f, "node/{name}"),
+        }
+    }
+}
+
 /// What a reconcile works with.
 pub(crate) struct Context {
     /// Namespace of the operands.

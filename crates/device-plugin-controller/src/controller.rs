@@ -32,6 +32,15 @@ pub enum Key {
     Node(String),
 }
 
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Policy => f.write_str("policy"),
+            Self::Node(name) => write!(f, "node/{name}"),
+        }
+    }
+}
+
 /// Starts the watches; the process is then ready to run.
 pub async fn prepare(
     args: Args,

@@ -39,6 +39,17 @@ pub enum Key {
     Node(String),
 }
 
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Policy => f.write_str("policy"),
+            Self::Labels => f.write_str("labels"),
+            Self::Rollout => f.write_str("rollout"),
+            Self::Node(name) => write!(f, "node/{name}"),
+        }
+    }
+}
+
 /// Starts all watches.
 pub fn context(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Context {
     let namespace = process.args().namespace.clone();

@@ -1,14 +1,15 @@
 //! A process from its first line to its last: ports, clients, signals, election, work loop.
 
+mod entry;
 mod work;
 
+pub use entry::main;
 pub use work::{Outcome, Reconciler};
 
 use crate::args::RuntimeArgs;
 use crate::backoff::Backoff;
 use crate::clients::{ClientError, Clients, connect};
 use crate::election::{Election, Term};
-use crate::error::chain;
 use crate::events::Events;
 use crate::health::{Health, ListenError, serve};
 use crate::metrics::Metrics;
@@ -67,7 +68,13 @@ impl Process {
         args.validate()
             .map_err(|error| StartError::Args(error.to_string()))?;
         crate::logging::init(&args).map_err(StartError::Args)?;
-        tracing::info!(controller = name, version = env!("CARGO_PKG_VERSION"), flags = ?args, "starting");
+        let flags = entry::told();
+        tracing::info!(
+            controller = name,
+            version = env!("CARGO_PKG_VERSION"),
+            flags,
+            "starting"
+        );
         // Already installed by a test's other process: the same provider, so nothing to do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let metrics = Arc::new(Metrics::new(name));
@@ -349,32 +356,4 @@ fn signals(
             stop.cancel();
         }
     })
-}
-
-/// The body of every `main`: parses `A`, runs `start` on one thread and turns an error into one sentence and exit
-/// code 1.
-pub fn main<A, F>(start: impl FnOnce(A) -> F) -> std::process::ExitCode
-where
-    A: clap::Parser,
-    F: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
-{
-    let args = A::parse();
-    // One thread: these processes wait far more than they compute, and memory counts.
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
-    };
-    match runtime.block_on(start(args)) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => fail(error.as_ref()),
-    }
-}
-
-#[allow(clippy::print_stderr)] // logging may not be set up yet
-fn fail(error: &(dyn std::error::Error + 'static)) -> std::process::ExitCode {
-    eprintln!("error: {}", chain(error));
-    std::process::ExitCode::FAILURE
 }

@@ -29,6 +29,14 @@ pub enum Key {
     Check,
 }
 
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Check => f.write_str("check"),
+        }
+    }
+}
+
 /// Sets the watches up.
 pub fn set_up(process: &mut Process, args: &Args, queue: &Queue<Key>) -> Check {
     let client = process.client();

@@ -18,7 +18,7 @@ fn verdict(component: ComponentCondition, conditions: &[Condition], generation: 
     let Some(found) = find(conditions, component.as_str()) else {
         let owner = component.controller().unwrap_or_default();
         let message = format!(
-            "{component}: never reported; install {owner}, or turn the component off in the policy"
+            "{component}: {owner} has not reported yet: it may be starting; if `kubectl get deployments -A` does not show it, install it or turn the component off in the policy"
         );
         return Verdict::Wrong {
             reason: Reason::NoController,

@@ -93,7 +93,9 @@ fn an_enabled_component_that_nobody_reported_has_no_controller() {
         (State::NotReady, "NoController")
     );
     assert!(
-        ready.message.contains("install dcgm-monitor-controller"),
+        ready
+            .message
+            .contains("dcgm-monitor-controller has not reported yet: it may be starting"),
         "{}",
         ready.message
     );

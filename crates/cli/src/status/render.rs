@@ -120,6 +120,12 @@ fn operation(operation: &Operation) -> Vec<String> {
     ]
 }
 
+/// `0 incidents`, `1 incident`.
+fn counted(count: i32, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 fn agent(agent: &Agent) -> Vec<String> {
     vec![
         format!("{}/{}", agent.namespace, agent.name),
@@ -135,8 +141,9 @@ fn agent(agent: &Agent) -> Vec<String> {
         })
         .to_owned(),
         format!(
-            "{} unhealthy nodes, {} incidents",
-            agent.unhealthy, agent.incidents
+            "{}, {}",
+            counted(agent.unhealthy, "unhealthy node"),
+            counted(agent.incidents, "incident")
         ),
         agent.message.clone(),
     ]

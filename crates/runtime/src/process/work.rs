@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch as flag;
@@ -39,7 +39,7 @@ pub enum Outcome {
 /// One controller's work.
 pub trait Reconciler: Send + Sync + 'static {
     /// What is reconciled.
-    type Key: Ord + Clone + Debug + Send + Sync + 'static;
+    type Key: Ord + Clone + Debug + Display + Send + Sync + 'static;
     /// Its errors.
     type Error: Classify + Send + Sync + 'static;
 
@@ -116,7 +116,7 @@ impl<R: Reconciler> Work<R> {
 
     fn begin(&self, key: R::Key, term: Term) -> Run<R::Key, R::Error> {
         let reconciler = self.reconciler.clone();
-        let span = tracing::info_span!("reconcile", controller = reconciler.name(), key = ?key);
+        let span = tracing::info_span!("reconcile", controller = reconciler.name(), %key);
         let body = async move {
             let start = crate::clock::now();
             tracing::debug!("Reconcile starts");
@@ -176,16 +176,16 @@ impl<R: Reconciler> Work<R> {
         let ms = took.as_millis();
         match outcome {
             Outcome::Ready if old.is_none() => {
-                tracing::debug!(controller, ?key, ms, "Reconcile: ready");
+                tracing::debug!(controller, %key, ms, "Reconcile: ready");
             }
-            Outcome::Ready => tracing::info!(controller, ?key, ms, "Reconcile: ready"),
+            Outcome::Ready => tracing::info!(controller, %key, ms, "Reconcile: ready"),
             Outcome::Progressing { reason, .. } => {
-                tracing::info!(controller, ?key, ms, %reason, "Reconcile: in progress");
+                tracing::info!(controller, %key, ms, %reason, "Reconcile: in progress");
             }
             Outcome::Blocked { reason } => {
-                tracing::warn!(controller, ?key, ms, %reason, "Reconcile: blocked, needs a person");
+                tracing::warn!(controller, %key, ms, %reason, "Reconcile: blocked, needs a person");
             }
-            Outcome::Gone => tracing::debug!(controller, ?key, ms, "Reconcile: gone"),
+            Outcome::Gone => tracing::debug!(controller, %key, ms, "Reconcile: gone"),
         }
     }
 
@@ -207,10 +207,10 @@ impl<R: Reconciler> Work<R> {
         };
         let text = chain(error);
         if !self.failing.is_news(key, &text, crate::clock::now()) {
-            tracing::debug!(controller = self.reconciler.name(), ?key, retry_in = ?pause, error = %text, "Reconcile failed again");
+            tracing::debug!(controller = self.reconciler.name(), %key, retry_in = ?pause, error = %text, "Reconcile failed again");
             return Some(pause);
         }
-        tracing::warn!(controller = self.reconciler.name(), ?key, class = ?error.class(), retry_in = ?pause, error = %text, "Reconcile failed");
+        tracing::warn!(controller = self.reconciler.name(), %key, class = ?error.class(), retry_in = ?pause, error = %text, "Reconcile failed");
         Some(pause)
     }
 }
