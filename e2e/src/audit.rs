@@ -162,7 +162,7 @@ struct Line {
     user_agent: String,
     #[serde(default)]
     object_ref: LineObject,
-    /// Only for role bindings and the status of our kinds, as the audit policy says.
+    /// Only for role bindings and the status of ClusterPolicies, as the audit policy says.
     #[serde(default)]
     request_object: LineWritten,
     #[serde(default)]

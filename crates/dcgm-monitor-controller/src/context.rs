@@ -82,3 +82,18 @@ impl Memory {
         new
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_as_people_write_them() {
+        for (key, want) in [
+            (Key::Policy, "policy"),
+            (Key::Node("gpu-1".to_owned()), "node/gpu-1"),
+        ] {
+            assert_eq!(key.to_string(), want);
+        }
+    }
+}

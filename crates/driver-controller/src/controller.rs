@@ -178,3 +178,20 @@ fn wake_nodes_of(queue: &Queue<Key>, change: &Change<PodFacts>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_as_people_write_them() {
+        for (key, want) in [
+            (Key::Policy, "policy"),
+            (Key::Labels, "labels"),
+            (Key::Rollout, "rollout"),
+            (Key::Node("gpu-1".to_owned()), "node/gpu-1"),
+        ] {
+            assert_eq!(key.to_string(), want);
+        }
+    }
+}

@@ -36,20 +36,17 @@ pub struct Rollout {
 impl Rollout {
     /// Of a live DaemonSet of the apply engine's store; what it does not say is 0.
     pub fn of(owned: &Owned) -> Self {
-        let number = |path: &str| {
-            owned
-                .value
-                .pointer(path)
-                .and_then(Value::as_i64)
-                .unwrap_or(0)
+        let number = |part: &str, field: &str| {
+            let value = owned.value.get(part).and_then(|part| part.get(field));
+            value.and_then(Value::as_i64).unwrap_or(0)
         };
-        let count = |field: &str| i32::try_from(number(&format!("/status/{field}"))).unwrap_or(0);
-        let generation = number("/metadata/generation");
+        let count = |field: &str| i32::try_from(number("status", field)).unwrap_or(0);
+        let generation = number("metadata", "generation");
         Self {
             desired: count("desiredNumberScheduled"),
             ready: count("numberReady"),
             updated: count("updatedNumberScheduled"),
-            observed: number("/status/observedGeneration") >= generation && generation > 0,
+            observed: number("status", "observedGeneration") >= generation && generation > 0,
             leaving: owned.deleting,
         }
     }

@@ -103,7 +103,7 @@ pub(crate) fn kubeconfig(
 
 /// One line for each request of a ServiceAccount, the control plane's own ones left out (two for a watch: start and end).
 ///
-/// Bindings come with what was written: which role somebody bound is not in their names. So does the status of our kinds: what it
+/// Bindings come with what was written: which role somebody bound is not in their names. So does the status of ClusterPolicies: what it
 /// was that changed is the first question about a write too many.
 fn audit_policy() -> Value {
     json!({

@@ -93,7 +93,7 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Reads a node, whole or [`slim`]med.
+    /// Reads a node, of which the rest may have been skipped.
     pub fn from_node(node: &Node) -> Self {
         let spec = node.spec.clone().unwrap_or_default();
         let status = node.status.clone().unwrap_or_default();
@@ -191,37 +191,25 @@ impl NodeFacts {
             capacity,
             allocatable,
         } = self;
-        (name, uid, labels, annotations, owned_labels)
-            == (
-                &other.name,
-                &other.uid,
-                &other.labels,
-                &other.annotations,
-                &other.owned_labels,
-            )
-            && (taints, unschedulable, ready, ready_since)
-                == (
-                    &other.taints,
-                    &other.unschedulable,
-                    &other.ready,
-                    &other.ready_since,
-                )
-            && (created, deleting, os_image, os, kernel)
-                == (
-                    &other.created,
-                    &other.deleting,
-                    &other.os_image,
-                    &other.os,
-                    &other.kernel,
-                )
-            && (runtime, kubelet_version, boot_id, capacity, allocatable)
-                == (
-                    &other.runtime,
-                    &other.kubelet_version,
-                    &other.boot_id,
-                    &other.capacity,
-                    &other.allocatable,
-                )
+        *name == other.name
+            && *uid == other.uid
+            && *labels == other.labels
+            && *annotations == other.annotations
+            && *owned_labels == other.owned_labels
+            && *taints == other.taints
+            && *unschedulable == other.unschedulable
+            && *ready == other.ready
+            && *ready_since == other.ready_since
+            && *created == other.created
+            && *deleting == other.deleting
+            && *os_image == other.os_image
+            && *os == other.os
+            && *kernel == other.kernel
+            && *runtime == other.runtime
+            && *kubelet_version == other.kubelet_version
+            && *boot_id == other.boot_id
+            && *capacity == other.capacity
+            && *allocatable == other.allocatable
     }
 
     /// A label's value.
@@ -238,42 +226,6 @@ fn keep_annotation(key: &str) -> bool {
     KEPT_ANNOTATIONS
         .iter()
         .any(|prefix| key.starts_with(prefix))
-}
-
-/// Drops from a Node what [`NodeFacts::from_node`] does not read, for a store that keeps Nodes: images, addresses, volumes, most
-/// conditions and labels, and all managed fields but the entry of [`NODE_LABELS_MANAGER`].
-pub fn slim(node: &mut Node) {
-    if let Some(fields) = &mut node.metadata.managed_fields {
-        fields.retain(is_ours);
-    }
-    if let Some(labels) = &mut node.metadata.labels {
-        labels.retain(|key, _| keep_label(key));
-    }
-    if let Some(annotations) = &mut node.metadata.annotations {
-        annotations.retain(|key, _| keep_annotation(key));
-    }
-    if let Some(status) = &mut node.status {
-        status.images = None;
-        status.addresses = None;
-        status.volumes_attached = None;
-        status.volumes_in_use = None;
-        status.runtime_handlers = None;
-        status.features = None;
-        status.config = None;
-        for list in [&mut status.capacity, &mut status.allocatable]
-            .into_iter()
-            .flatten()
-        {
-            list.retain(|name, _| name.starts_with(KEPT_RESOURCES));
-        }
-        for condition in status.conditions.iter_mut().flatten() {
-            condition.last_heartbeat_time = None;
-            condition.message = None;
-        }
-        if let Some(conditions) = &mut status.conditions {
-            conditions.retain(|c| c.type_ == "Ready");
-        }
-    }
 }
 
 fn is_ours(entry: &ManagedFieldsEntry) -> bool {

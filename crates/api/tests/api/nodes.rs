@@ -8,7 +8,7 @@ use serde_json::json;
 use tessera_api::{
     NodeFacts,
     names::{NODE_LABELS_MANAGER, label},
-    nodes::{desired_labels, is_gpu_node, is_mig_capable, slim},
+    nodes::{desired_labels, is_gpu_node, is_mig_capable},
 };
 
 use crate::effective;
@@ -242,8 +242,8 @@ fn whole_node() -> Node {
 }
 
 #[test]
-fn facts_are_the_same_from_a_slim_node() {
-    let mut node = whole_node();
+fn facts_of_a_node() {
+    let node = whole_node();
     let facts = NodeFacts::from_node(&node);
     assert!(facts.ready);
     assert_eq!(
@@ -268,9 +268,26 @@ fn facts_are_the_same_from_a_slim_node() {
         Some("ubuntu22.04")
     );
     assert_eq!(facts.capacity, [("nvidia.com/gpu".to_owned(), 8)].into());
-    slim(&mut node);
-    assert_eq!(NodeFacts::from_node(&node), facts);
-    assert_eq!(node.metadata.managed_fields.map(|m| m.len()), Some(1));
+}
+
+#[test]
+fn a_heartbeat_changes_no_more_than_the_version() {
+    let facts = NodeFacts::from_node(&whole_node());
+    let changed = |change: fn(&mut NodeFacts)| {
+        let mut other = facts.clone();
+        change(&mut other);
+        facts.same_but_version(&other)
+    };
+    assert!(changed(|node| node.resource_version = "8".into()));
+    let matters: [fn(&mut NodeFacts); 4] = [
+        |node| node.labels.clear(),
+        |node| node.unschedulable = true,
+        |node| node.kernel.clear(),
+        |node| node.allocatable.clear(),
+    ];
+    for (index, change) in matters.into_iter().enumerate() {
+        assert!(!changed(change), "{index}");
+    }
 }
 
 #[test]

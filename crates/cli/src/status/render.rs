@@ -285,6 +285,21 @@ mod tests {
     }
 
     #[test]
+    fn one_is_told_as_one() {
+        for (unhealthy, incidents, want) in [
+            (0, 1, "0 unhealthy nodes, 1 incident"),
+            (1, 2, "1 unhealthy node, 2 incidents"),
+        ] {
+            let told = agent(&Agent {
+                unhealthy,
+                incidents,
+                ..Agent::default()
+            });
+            assert!(told.contains(&want.to_owned()), "{told:?}");
+        }
+    }
+
+    #[test]
     fn an_empty_cluster_says_what_to_do() {
         let text = render(&Overview::default());
         assert!(

@@ -295,7 +295,9 @@ mod tests {
             "metadata": metadata(),
             "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]},
             "status": {
-                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "conditions": [
+                    {"type": "Ready", "status": "True", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                    {"type": "DiskPressure", "status": "False"}],
                 "nodeInfo": {"architecture": "amd64", "bootID": "b", "containerRuntimeVersion": "containerd://1.7.27", "kernelVersion": "6.8",
                     "kubeProxyVersion": "", "kubeletVersion": "v1.33.1+k3s1", "machineID": "", "operatingSystem": "linux",
                     "osImage": "Ubuntu 22.04.4 LTS", "systemUUID": ""},
@@ -305,6 +307,11 @@ mod tests {
         });
         same(&node, |node: Node| NodeFacts::from_node(&node));
         let Part(part): Part<Node> = serde_json::from_value(node).unwrap();
+        let managers = part.metadata.managed_fields.iter().flatten();
+        let managers: Vec<_> = managers
+            .filter_map(|entry| entry.manager.as_deref())
+            .collect();
+        assert_eq!(managers, [NODE_LABELS_MANAGER; 2]);
         let owned = NodeFacts::from_node(&part).owned_labels;
         assert_eq!(
             owned.into_iter().collect::<Vec<_>>(),
