@@ -117,6 +117,19 @@ pub fn largest_known() -> u32 {
     measured.chain(whole).max().unwrap_or(0)
 }
 
+/// Figures of tables move by so many percent with driver and ECC.
+const TOLERANCE: u64 = 2;
+
+/// The most memory that a card with such a figure may have, MiB: a node's own figure is exact.
+pub fn most(memory: u32, is_measured: bool) -> u64 {
+    let memory = u64::from(memory);
+    if is_measured {
+        memory
+    } else {
+        memory * (100 + TOLERANCE) / 100
+    }
+}
+
 /// What a node's labels say of its cards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cards {

@@ -26,7 +26,6 @@ use std::{
 pub use self::{
     agents::{agent, agent_spec},
     layouts::check as layout_file,
-    memory::automatic as automatic_memory_limit,
     nodes::node,
 };
 use crate::{nodes::NodeFacts, policy::ClusterPolicy, sreagent::SREAgent};

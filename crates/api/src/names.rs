@@ -34,6 +34,10 @@ pub mod admission {
     pub const CONFIGURATION: &str = "tessera-webhook";
     /// The Secret of the certificate authority.
     pub const CA_SECRET: &str = "webhook-ca";
+    /// Label of a Pod or a namespace whose Pods nobody is to look at, with value [`IGNORE`].
+    pub const OPT_OUT: &str = "aiops.local/admission";
+    /// Value of [`OPT_OUT`] and of HAMi's own label.
+    pub const IGNORE: &str = "ignore";
 }
 
 /// Labels.
@@ -98,6 +102,8 @@ pub mod label {
     pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
     /// An MPS daemon is wanted on this node (feature discovery).
     pub const MPS_CAPABLE: &str = "nvidia.com/mps.capable";
+    /// `true` on a node where every container gets a library that keeps it to `CUDA_DEVICE_MEMORY_LIMIT_<i>` (HAMi-core, for example).
+    pub const MEMORY_ENFORCER: &str = "aiops.local/gpu-memory-enforcer";
     /// Which key of the device plugin's ConfigMap this node uses.
     pub const DEVICE_PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
     /// Product name (feature discovery).
@@ -145,6 +151,12 @@ pub mod annotation {
     pub const SKIP: &str = "aiops.local/skip";
     /// Mark of our own cordon: `<operation>` that made it.
     pub const CORDONED_BY: &str = "aiops.local/cordoned-by";
+    /// On a Pod: how much memory of each GPU share its containers should use, as `memoryLimit` of the policy.
+    pub const MEMORY_LIMIT: &str = "aiops.local/gpu-memory-limit";
+    /// Prefix of the same for one container, whose name follows.
+    pub const MEMORY_LIMIT_PREFIX: &str = "gpu-memory-limit.aiops.local/";
+    /// On a Pod that got a limit: `enforced`, or `advisory` where nothing on the nodes enforces it.
+    pub const MEMORY_LIMIT_MODE: &str = "aiops.local/gpu-memory-limit-mode";
     /// NVIDIA: an upgrade of this node was asked for.
     pub const UPGRADE_REQUESTED: &str = "nvidia.com/gpu-driver-upgrade-requested";
     /// While it is `true` on a node, NVIDIA's driver-manager leaves cordons and evictions to whoever set it.

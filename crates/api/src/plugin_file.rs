@@ -1,29 +1,18 @@
 //! Reads a user's configuration file for the device plugin, strictly: every key that the plugin would drop or ignore is
 //! named by its path, and every value that keeps it from starting.
 
+mod configs;
 mod schema;
-
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use self::configs::{Chosen, Configs, Shares};
 use self::schema::{FILE, Shape, place_of};
 use crate::{
     names::MIG_RESOURCE_PREFIX,
     policy::MigStrategy,
     shares::{MAX_MPS_CLIENTS, shared_name},
 };
-
-/// What the nodes that use one configuration should advertise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shares {
-    /// How MIG instances are advertised.
-    pub strategy: MigStrategy,
-    /// Replicas by full resource name; all at least 2.
-    pub shared: BTreeMap<String, u32>,
-    /// Whether shared resources are advertised as `<name>.shared`.
-    pub renamed: bool,
-}
 
 /// What a file means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,22 +23,14 @@ pub struct Parsed {
     pub notes: Vec<String>,
     /// What nodes that use it should advertise.
     pub shares: Shares,
-    /// Whether it shares by MPS, which needs the control daemon.
-    pub mps: bool,
 }
 
 /// Reads `text` under the policy's MIG strategy.
 pub fn parse(text: &str, strategy: MigStrategy) -> Parsed {
-    let shares = Shares {
-        strategy,
-        shared: BTreeMap::new(),
-        renamed: false,
-    };
     let mut parsed = Parsed {
         problems: Vec::new(),
         notes: Vec::new(),
-        shares,
-        mps: false,
+        shares: Shares::none(strategy),
     };
     let value: Value = match serde_saphyr::from_str::<Option<Value>>(text) {
         // An empty file is how NVIDIA writes "no special configuration".
@@ -161,7 +142,7 @@ fn sharing(value: &Value, strategy: MigStrategy, parsed: &mut Parsed) {
                 );
                 parsed.problems.push(text);
             }
-            parsed.mps = true;
+            parsed.shares.mps = true;
             shared(mps, "sharing.mps", parsed);
         }
         (None, None) => {}
@@ -169,10 +150,10 @@ fn sharing(value: &Value, strategy: MigStrategy, parsed: &mut Parsed) {
 }
 
 fn shared(stanza: &Value, path: &str, parsed: &mut Parsed) {
-    parsed.shares.renamed = stanza
-        .get("renameByDefault")
-        .and_then(Value::as_bool)
-        .unwrap_or(false);
+    let is_set = |key: &str| stanza.get(key).and_then(Value::as_bool);
+    parsed.shares.renamed = is_set("renameByDefault").unwrap_or(false);
+    let one_each = is_set("failRequestsGreaterThanOne").unwrap_or(parsed.shares.mps);
+    parsed.shares.one_each = one_each;
     let resources = stanza
         .get("resources")
         .and_then(Value::as_array)
@@ -185,7 +166,7 @@ fn shared(stanza: &Value, path: &str, parsed: &mut Parsed) {
         let here = format!("{path}.resources[{index}]");
         match entry(resource, parsed.shares.strategy) {
             Ok((name, replicas)) => {
-                if parsed.mps && replicas > MAX_MPS_CLIENTS {
+                if parsed.shares.mps && replicas > MAX_MPS_CLIENTS {
                     parsed.problems.push(format!(
                         "{here}.replicas is {replicas}, and an MPS server has {MAX_MPS_CLIENTS} clients at most: write a number from 2 to \
                          {MAX_MPS_CLIENTS}"
@@ -233,6 +214,7 @@ fn entry(resource: &Value, strategy: MigStrategy) -> Result<(String, u32), Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     const GOOD: &str = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - name: nvidia.com/gpu\n      replicas: 4\n";
 

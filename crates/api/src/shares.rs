@@ -15,6 +15,11 @@ pub const MPS_FULL_COMPUTE: (u32, u32) = (7, 5);
 /// More shares than this are allowed and rarely meant.
 pub const MANY: u32 = 16;
 
+/// Below this CUDA cannot tell a program how much memory is left (HAMi issue 1370), MiB.
+pub const LEAST_USABLE: u32 = 346;
+/// Memory of a share that is not given away automatically, MiB: what contexts and libraries take.
+pub const RESERVE: u32 = 512;
+
 /// Longest name of a resource that the device plugin takes.
 const LONGEST: usize = 63;
 
@@ -78,9 +83,78 @@ pub fn shared_name(name: &str) -> Result<String, NameError> {
     Ok(full)
 }
 
+/// Why no limit can be worked out. The message goes on from "no limit was set, as".
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum NoLimit {
+    /// The memory of some card is not known.
+    #[error("it is not known how much memory the cards have")]
+    Unknown,
+    /// The node decides too much.
+    #[error(
+        "a share has from {least} to {most} MiB, depending on the node: choose nodes by a nodeSelector"
+    )]
+    Differs {
+        /// MiB of the smallest share.
+        least: u32,
+        /// MiB of the largest.
+        most: u32,
+    },
+    /// Too little is left.
+    #[error(
+        "{share} MiB a share are too few, of which {RESERVE} MiB are kept for contexts and libraries"
+    )]
+    TooSmall {
+        /// MiB of the smallest share.
+        share: u32,
+    },
+}
+
+/// The automatic limit of a share in MiB, given what a share of each card that may be meant has (none: not known): that of the
+/// smallest less [`RESERVE`].
+///
+/// # Errors
+/// It cannot be told: something is not known, the shares differ by more than a tenth, or too little is left.
+pub fn automatic_limit(shares: impl IntoIterator<Item = Option<u32>>) -> Result<u32, NoLimit> {
+    let known: Option<Vec<u32>> = shares.into_iter().collect();
+    let known = known.unwrap_or_default();
+    let (Some(least), Some(most)) = (known.iter().min().copied(), known.iter().max().copied())
+    else {
+        return Err(NoLimit::Unknown);
+    };
+    if u64::from(most - least) * 10 > u64::from(most) {
+        return Err(NoLimit::Differs { least, most });
+    }
+    match least.checked_sub(RESERVE) {
+        Some(limit) if limit >= LEAST_USABLE => Ok(limit),
+        _ => Err(NoLimit::TooSmall { share: least }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn automatic_limits() {
+        for (shares, want) in [
+            (vec![Some(3_840)], Ok(3_328)),
+            (vec![Some(20_389), Some(20_480)], Ok(19_877)),
+            (
+                vec![Some(3_840), Some(20_480)],
+                Err(NoLimit::Differs {
+                    least: 3_840,
+                    most: 20_480,
+                }),
+            ),
+            (vec![Some(3_840), None], Err(NoLimit::Unknown)),
+            (vec![], Err(NoLimit::Unknown)),
+            (vec![Some(960)], Ok(448)),
+            (vec![Some(857)], Err(NoLimit::TooSmall { share: 857 })),
+            (vec![Some(0)], Err(NoLimit::TooSmall { share: 0 })),
+        ] {
+            assert_eq!(automatic_limit(shares.clone()), want, "{shares:?}");
+        }
+    }
 
     #[test]
     fn names() {

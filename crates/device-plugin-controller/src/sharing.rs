@@ -2,7 +2,7 @@
 
 use tessera_api::names::{GPU_RESOURCE, MIG_RESOURCE_PREFIX, label};
 use tessera_api::nodes::NodeFacts;
-pub use tessera_api::plugin_file::Shares;
+use tessera_api::plugin_file::Shares;
 use tessera_api::policy::MigStrategy;
 
 /// What the comparison found.
@@ -125,9 +125,9 @@ mod tests {
 
     fn shares(shared: &[(&str, u32)], renamed: bool, strategy: MigStrategy) -> Shares {
         Shares {
-            strategy,
             shared: shared.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
             renamed,
+            ..Shares::none(strategy)
         }
     }
 

@@ -3,16 +3,12 @@
 use crate::observe::Maps;
 use crate::plugin_config::{FILE, PluginFile};
 use crate::referenced::{Data, MapState};
-use crate::sharing::Shares;
-use crate::verdict::Configs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::conditions::Reason;
-use tessera_api::effective::{
-    Component, EffectivePolicy, Operand, PluginConfig, SharedResources, Sharing,
-};
+use tessera_api::effective::{Component, EffectivePolicy, Operand, PluginConfig, Sharing};
 use tessera_api::judge::{Severity, layout_file};
-use tessera_api::plugin_file::{Parsed, parse};
+use tessera_api::plugin_file::{Configs, Parsed, Shares, parse};
 
 /// Why a component cannot be brought to what the policy asks for. Its last good state stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +169,7 @@ fn config(
                 mps: is_mps,
                 notes: Vec::new(),
             };
-            (Ok(config), Configs::Same(shares(policy, sharing)))
+            (Ok(config), Configs::Same(Shares::of(policy, sharing)))
         }
         PluginConfig::ConfigMap { name, default } => {
             match user_map(policy, maps, namespace, name, default.as_deref()) {
@@ -181,20 +177,6 @@ fn config(
                 Err(fault) => (Err(fault), Configs::Unknown),
             }
         }
-    }
-}
-
-fn shares(policy: &EffectivePolicy, sharing: &Sharing) -> Shares {
-    let resources = sharing.resources();
-    let shared = resources
-        .into_iter()
-        .flat_map(SharedResources::shared)
-        .map(|(name, n)| (name.to_owned(), n));
-    let renamed = resources.is_some_and(|shared| shared.rename_by_default);
-    Shares {
-        strategy: policy.mig.strategy,
-        shared: shared.collect(),
-        renamed,
     }
 }
 
@@ -250,21 +232,11 @@ fn user_map(
             default: default.map(str::to_owned),
             data: data.clone(),
         },
-        mps: parsed.values().any(|file| file.mps),
+        mps: parsed.values().any(|file| file.shares.mps),
         notes: notes.collect(),
     };
-    let keys = parsed
-        .into_iter()
-        .map(|(key, file)| (key.clone(), file.shares))
-        .collect();
-    Ok((
-        config,
-        Configs::ByLabel {
-            map: name.to_owned(),
-            keys,
-            default: default.map(str::to_owned),
-        },
-    ))
+    let configs = Configs::by_label(name, parsed.iter().map(|(key, file)| (*key, file)), default);
+    Ok((config, configs))
 }
 
 fn mig(policy: &EffectivePolicy, maps: &Maps, namespace: &str) -> Result<MigConfig, Fault> {

@@ -1,7 +1,7 @@
 //! One node against what the policy asks of it: everything that is not as it should be, each with a sentence. Pure.
 
 use crate::mig::protocol::{Standing, standing};
-use crate::sharing::{Advertised, Shares, compare};
+use crate::sharing::{Advertised, compare};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_api::EffectivePolicy;
@@ -10,6 +10,7 @@ use tessera_api::conditions::Reason;
 use tessera_api::effective::Operand;
 use tessera_api::names::label;
 use tessera_api::nodes::{NodeFacts, is_gpu_node, is_mig_capable};
+use tessera_api::plugin_file::{Chosen, Configs};
 use tessera_api::policy::MigStrategy;
 use tessera_runtime::operands::{taint_sentence, untolerated};
 
@@ -64,24 +65,6 @@ impl Topic {
         Self::MigUnusable,
         Self::MigPending,
     ];
-}
-
-/// Which configuration nodes use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Configs {
-    /// Not known now: nothing is compared.
-    Unknown,
-    /// The same for all.
-    Same(Shares),
-    /// By node label.
-    ByLabel {
-        /// Name of the ConfigMap, for messages.
-        map: String,
-        /// By key.
-        keys: BTreeMap<String, Shares>,
-        /// Key of nodes without a label; such nodes share nothing without one.
-        default: Option<String>,
-    },
 }
 
 /// What nodes are judged by.
@@ -218,20 +201,12 @@ fn plugin(node: &NodeFacts, configs: &Configs, said: &mut BTreeMap<Topic, String
         // Switched off by somebody, or not labelled yet: no plugin is asked for.
         _ => return,
     }
-    let shares = match configs {
-        Configs::Unknown => return,
-        Configs::Same(shares) => shares,
-        Configs::ByLabel { map, keys, default } => {
-            let chosen = node
-                .label(label::DEVICE_PLUGIN_CONFIG)
-                .filter(|key| !key.is_empty())
-                .or(default.as_deref());
-            let Some(chosen) = chosen else { return };
-            let Some(shares) = keys.get(chosen) else {
-                said.insert(Topic::Config, unknown_key(map, keys, chosen));
-                return;
-            };
-            shares
+    let shares = match configs.of(node) {
+        Chosen::Unknown | Chosen::Nothing => return,
+        Chosen::Shares(shares) => shares,
+        Chosen::Missing(key) => {
+            said.insert(Topic::Config, unknown_key(configs, key));
+            return;
         }
     };
     match compare(node, shares) {
@@ -245,14 +220,14 @@ fn plugin(node: &NodeFacts, configs: &Configs, said: &mut BTreeMap<Topic, String
     }
 }
 
-fn unknown_key(map: &str, keys: &BTreeMap<String, Shares>, chosen: &str) -> String {
-    let known = keys
-        .keys()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ");
+fn unknown_key(configs: &Configs, chosen: &str) -> String {
+    let Configs::ByLabel { map, keys, .. } = configs else {
+        return String::new();
+    };
+    let known: Vec<&str> = keys.keys().map(String::as_str).collect();
     format!(
-        "label {} is {chosen}, and ConfigMap {map} has only {known}; the plugin does not start there",
-        label::DEVICE_PLUGIN_CONFIG
+        "label {} is {chosen}, and ConfigMap {map} has only {}; the plugin does not start there",
+        label::DEVICE_PLUGIN_CONFIG,
+        known.join(", ")
     )
 }

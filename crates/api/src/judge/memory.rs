@@ -2,10 +2,11 @@
 
 use super::case::Case;
 use crate::{
-    cards::{Cards, largest_known},
+    cards::{self, Cards, largest_known},
     effective::{EffectivePolicy, PluginConfig, Sharing},
     mig::parts,
     names::MIG_RESOURCE_PREFIX,
+    shares::LEAST_USABLE,
     units::MemoryLimit,
 };
 
@@ -15,12 +16,6 @@ const OTHERS: &[&str] = &[
     "devicePlugin.config.sharing.timeSlicing.resources",
     "nodeSelector",
 ];
-/// Below this CUDA cannot tell a program how much memory is left (HAMi issue 1370), MiB.
-const LEAST_USABLE: u32 = 346;
-/// Memory of a card that is not given away automatically, MiB: what contexts and libraries take.
-const RESERVE: u32 = 512;
-/// Figures of tables move by so many percent with driver and ECC.
-const TOLERANCE: u64 = 2;
 
 pub(super) fn judge(case: &mut Case<'_>) {
     let MemoryLimit::MiB(limit) = case.effective.device_plugin.memory_limit else {
@@ -77,7 +72,7 @@ fn card(case: &mut Case<'_>, name: &str, replicas: u32, limit: u32) {
             ),
         ),
     };
-    let most = most(memory, smallest.is_some_and(|(_, cards)| cards.is_measured));
+    let most = cards::most(memory, smallest.is_some_and(|(_, cards)| cards.is_measured));
     let all = u64::from(limit) * u64::from(replicas);
     if u64::from(limit) > most {
         let why = format!("is {limit} MiB, more than {whose}");
@@ -105,16 +100,6 @@ fn card(case: &mut Case<'_>, name: &str, replicas: u32, limit: u32) {
     }
 }
 
-/// The most that a card with such a figure may have: a node's own is exact.
-fn most(memory: u32, is_measured: bool) -> u64 {
-    let memory = u64::from(memory);
-    if is_measured {
-        memory
-    } else {
-        memory * (100 + TOLERANCE) / 100
-    }
-}
-
 /// What is too much for the cards of one node.
 pub(super) fn node(policy: &EffectivePolicy, cards: &Cards) -> Vec<String> {
     let (MemoryLimit::MiB(limit), Some(memory)) = (policy.device_plugin.memory_limit, cards.memory)
@@ -126,7 +111,7 @@ pub(super) fn node(policy: &EffectivePolicy, cards: &Cards) -> Vec<String> {
         .filter(|(name, _)| !name.starts_with(MIG_RESOURCE_PREFIX));
     let too_much = whole.filter_map(|(name, replicas)| {
         let all = u64::from(limit) * u64::from(replicas);
-        (all > most(memory, cards.is_measured)).then(|| {
+        (all > cards::most(memory, cards.is_measured)).then(|| {
             format!(
                 "{replicas} shares of {name} with memoryLimit {limit}Mi are {all} MiB, and a card has {memory} MiB: write at most {}Mi, or Auto",
                 memory / replicas
@@ -162,51 +147,5 @@ fn instance(case: &mut Case<'_>, name: &str, replicas: u32, limit: u32) {
             memory / replicas
         );
         case.refuse((PATH, OTHERS), why, remedy);
-    }
-}
-
-/// The automatic limit of a share, MiB: the smallest card's memory by the number of shares, less a reserve.
-///
-/// `None` where it cannot be told: no card is known, the cards differ by more than a tenth, or too little is left.
-pub fn automatic(cards: &[Cards], replicas: u32) -> Option<u32> {
-    let known: Option<Vec<u32>> = cards.iter().map(|cards| cards.memory).collect();
-    let known = known?;
-    let (least, most) = (*known.iter().min()?, *known.iter().max()?);
-    if u64::from(most - least) * 10 > u64::from(most) {
-        return None;
-    }
-    let share = least.checked_div(replicas)?.checked_sub(RESERVE)?;
-    (share >= LEAST_USABLE).then_some(share)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn automatic_limits() {
-        let cards = |memory: &[Option<u32>]| -> Vec<Cards> {
-            let card = |memory: &Option<u32>| Cards {
-                memory: *memory,
-                ..Cards::default()
-            };
-            memory.iter().map(card).collect()
-        };
-        for (memory, replicas, want) in [
-            (vec![Some(15_360)], 4, Some(3_328)),
-            (vec![Some(81_559), Some(81_920)], 4, Some(19_877)),
-            (vec![Some(15_360), Some(81_920)], 4, None),
-            (vec![Some(15_360), None], 4, None),
-            (vec![Some(15_360)], 16, Some(448)),
-            (vec![Some(15_360)], 18, None),
-            (vec![Some(15_360)], 0, None),
-            (vec![], 4, None),
-        ] {
-            assert_eq!(
-                automatic(&cards(&memory), replicas),
-                want,
-                "{memory:?} by {replicas}"
-            );
-        }
     }
 }

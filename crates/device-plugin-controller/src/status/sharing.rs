@@ -2,10 +2,10 @@
 
 use super::{group, tell};
 use crate::index::Summary;
-use crate::sharing::Shares;
 use crate::validate::{Plan, Validated};
-use crate::verdict::{Configs, Topic};
+use crate::verdict::Topic;
 use tessera_api::conditions::{ComponentCondition, Reason};
+use tessera_api::plugin_file::{Configs, Shares};
 use tessera_runtime::operands::Rollout;
 use tessera_runtime::status::{Finding, finding as make};
 
@@ -100,11 +100,10 @@ fn describe(configs: &Configs) -> Option<String> {
 }
 
 fn one(shares: &Shares) -> Option<String> {
-    let suffix = if shares.renamed { ".shared" } else { "" };
     let list: Vec<String> = shares
         .shared
         .iter()
-        .map(|(name, n)| format!("{name}{suffix} with {n} shares each"))
+        .map(|(name, n)| format!("{} with {n} shares each", shares.advertised(name)))
         .collect();
     (!list.is_empty()).then(|| list.join(", "))
 }
