@@ -88,6 +88,48 @@ pub async fn ready_with(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow:
     Ok(lab)
 }
 
+/// A lab with the definitions and the webhook's own chart, and nothing else of ours.
+///
+/// # Errors
+/// The lab does not start or helm refuses a chart.
+pub async fn webhook_alone(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow::Result<Lab> {
+    let lab = Lab::for_test(name, nodes).await?;
+    let chart = |name: &str| {
+        let path = paths::root().join("charts").join(name);
+        path.display().to_string()
+    };
+    let crds = chart("crds");
+    lab.helm_ok(&["install", "crds", &crds]).await?;
+    let webhook = chart("webhook");
+    let install = [
+        "install",
+        "webhook",
+        &webhook,
+        "-n",
+        NAMESPACE,
+        "--create-namespace",
+    ];
+    lab.helm_ok(&[&install, extra].concat()).await?;
+    Ok(lab)
+}
+
+/// How often the API server has asked webhooks of ours whose name starts so, by its own metrics.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn asked(cluster: &Cluster, webhook: &str) -> anyhow::Result<u64> {
+    let text = cluster.kubectl_ok(&["get", "--raw", "/metrics"]).await?;
+    let name = format!("name=\"{webhook}");
+    let counts = text.lines().filter(|line| {
+        line.starts_with("apiserver_admission_webhook_request_total{")
+            && line.contains(&name)
+            && line.contains(".aiops.local\"")
+    });
+    Ok(counts
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum())
+}
+
 /// All objects of a kind that carry our part-of label and one of our controllers' managed-by labels.
 ///
 /// # Errors

@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 use tessera_api::ClusterPolicy;
 use tessera_e2e::cluster::NAMESPACE;
-use tessera_e2e::scenario::input;
-use tessera_e2e::{Lab, nodes, paths};
+use tessera_e2e::scenario::{asked, input, webhook_alone};
+use tessera_e2e::{Lab, nodes};
 
 #[path = "admission/load.rs"]
 mod load;
@@ -41,29 +41,6 @@ spec:
   cdi: {enabled: true, nriPluginEnabled: true}
   devicePlugin: {env: [{name: DEVICE_LIST_STRATEGY, value: cdi-everything}]}
 ";
-
-/// The definitions and the webhook's own chart, and nothing else.
-async fn webhook(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow::Result<Lab> {
-    let lab = Lab::for_test(name, nodes).await?;
-    let chart = |name: &str| {
-        paths::root()
-            .join("charts")
-            .join(name)
-            .display()
-            .to_string()
-    };
-    lab.helm_ok(&["install", "crds", &chart("crds")]).await?;
-    let install = [
-        "install",
-        "webhook",
-        &chart("webhook"),
-        "-n",
-        NAMESPACE,
-        "--create-namespace",
-    ];
-    lab.helm_ok(&[&install, extra].concat()).await?;
-    Ok(lab)
-}
 
 async fn configuration(lab: &Lab) -> anyhow::Result<ValidatingWebhookConfiguration> {
     let api: Api<ValidatingWebhookConfiguration> = Api::all(lab.client());
@@ -98,18 +75,6 @@ async fn answering(lab: &Lab) -> anyhow::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// How often the API server has asked the webhook, by its own metrics.
-async fn asked(lab: &Lab) -> anyhow::Result<u64> {
-    let text = lab.kubectl_ok(&["get", "--raw", "/metrics"]).await?;
-    let counts = text.lines().filter(|line| {
-        line.starts_with("apiserver_admission_webhook_request_total{")
-            && line.contains(".aiops.local\"")
-    });
-    Ok(counts
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-        .sum())
-}
-
 async fn restarts(lab: &Lab) -> anyhow::Result<i32> {
     let pods: Api<Pod> = Api::namespaced(lab.client(), NAMESPACE);
     let list = pods.list(&ListParams::default()).await?;
@@ -123,7 +88,7 @@ async fn restarts(lab: &Lab) -> anyhow::Result<i32> {
 
 #[tokio::test]
 async fn what_cannot_work_is_refused_and_what_may_not_is_warned_of() -> anyhow::Result<()> {
-    let lab = webhook("admission", nodes::gpu_nodes(1), &[]).await?;
+    let lab = webhook_alone("admission", nodes::gpu_nodes(1), &[]).await?;
     // Nobody is asked before somebody can answer.
     lab.apply(
         "{apiVersion: nvidia.com/v1, kind: ClusterPolicy, metadata: {name: early}, spec: {}}",
@@ -189,7 +154,7 @@ async fn what_cannot_work_is_refused_and_what_may_not_is_warned_of() -> anyhow::
 
 /// No call for another kind, for status, labels or finalizers.
 async fn nothing_else_is_asked(lab: &Lab) -> anyhow::Result<()> {
-    let before = asked(lab).await?;
+    let before = asked(lab, "").await?;
     assert!(
         before > 0,
         "the API server counts its questions under another name"
@@ -212,12 +177,12 @@ async fn nothing_else_is_asked(lab: &Lab) -> anyhow::Result<()> {
     policies
         .patch("mine", &PatchParams::default(), &Patch::Merge(&none))
         .await?;
-    assert_eq!(asked(lab).await?, before);
+    assert_eq!(asked(lab, "").await?, before);
     let spec = json!({"spec": {"driver": {"enabled": false}}});
     policies
         .patch("mine", &PatchParams::default(), &Patch::Merge(&spec))
         .await?;
-    assert_eq!(asked(lab).await?, before + 1);
+    assert_eq!(asked(lab, "").await?, before + 1);
     Ok(())
 }
 
@@ -274,6 +239,7 @@ async fn with_both_replicas_down_all_else_works_and_uninstall_too() -> anyhow::R
     lab.helm_uninstall(&["--timeout=90s"]).await?;
     for object in [
         ["validatingwebhookconfiguration", CONFIGURATION],
+        ["mutatingwebhookconfiguration", CONFIGURATION],
         ["secret", "webhook-ca"],
     ] {
         let args = [
@@ -335,7 +301,7 @@ fn expired() -> (String, String) {
 
 #[tokio::test]
 async fn what_is_lost_broken_or_expired_is_healed_within_a_minute() -> anyhow::Result<()> {
-    let lab = webhook(
+    let lab = webhook_alone(
         "admission-heals",
         Vec::new(),
         &["--set", "certificates.settle=2s"],

@@ -24,9 +24,11 @@ Call with dict "root" $ "values" COMPONENT-VALUES.
 {{- end }}
 {{- $log := $values.log | default dict -}}
 {{- $level := $log.level | default $root.log.level | default (dig "logging" "level" "" $root.operator) -}}
-{{- /* validator.enabled is the umbrella's, as in the values that users have; the component's own is for its own chart. */}}
-{{- if hasKey $values "validator" }}
-{{- if eq (toString ($root.validator).enabled) "false" }}{{ $_ := set $values "validator" (dict "enabled" false) }}{{ end }}
+{{- /* These switches are the umbrella's, as in the values that users have; the component's own are for its own chart. */}}
+{{- range $switch := list "validator" "mutator" }}
+{{- if and (hasKey $values $switch) (eq (toString (index $root $switch | default dict).enabled) "false") }}
+{{- $_ := set $values $switch (dict "enabled" false) }}
+{{- end }}
 {{- end }}
 {{- $_ := set $values "log" (dict "format" ($log.format | default $root.log.format) "level" $level) -}}
 {{- toYaml $values -}}

@@ -4,6 +4,6 @@ mod facts;
 mod labels;
 
 pub use self::{
-    facts::{ContainerRuntime, NodeFacts, owned_labels},
-    labels::{LabelChange, desired_labels, is_gpu_node, is_mig_capable},
+    facts::{ContainerRuntime, NodeFacts, keep_label, owned_labels},
+    labels::{LabelChange, desired_labels, has_cards, is_gpu_node, is_mig_capable},
 };

@@ -43,7 +43,10 @@ pub fn uninstall() -> Rights {
         .cluster(rule("nvidia.com", &["clusterpolicies/status"], &["patch"]))
         .cluster(named_rule(
             "admissionregistration.k8s.io",
-            &["validatingwebhookconfigurations"],
+            &[
+                "mutatingwebhookconfigurations",
+                "validatingwebhookconfigurations",
+            ],
             &CONFIGURATIONS,
             &["delete"],
         ))

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use json_patch::Patch;
+use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -143,6 +145,8 @@ pub struct Verdict {
     pub refusals: Vec<String>,
     /// What its author should know, a sentence each.
     pub warnings: Vec<String>,
+    /// What is changed in it; empty: nothing.
+    pub patch: Patch,
 }
 
 impl fmt::Display for Verdict {
@@ -174,6 +178,12 @@ pub fn answer(uid: &str, verdict: &Verdict) -> Value {
             .collect();
         if !warnings.is_empty() {
             response.insert("warnings".to_owned(), json!(limited(warnings)));
+        }
+        if verdict.refusals.is_empty() && !verdict.patch.is_empty() {
+            // Base64, as all bytes in Kubernetes' JSON. A patch is plain data, which always serialises.
+            let bytes = serde_json::to_vec(&verdict.patch).unwrap_or_default();
+            response.insert("patchType".to_owned(), json!("JSONPatch"));
+            response.insert("patch".to_owned(), json!(ByteString(bytes)));
         }
     }
     json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
@@ -276,6 +286,7 @@ mod tests {
         let verdict = Verdict {
             refusals: Vec::new(),
             warnings: vec!["word ".repeat(60); 20],
+            ..Verdict::default()
         };
         let answer = answer("u-1", &verdict);
         let warnings = answer["response"]["warnings"].as_array().unwrap();

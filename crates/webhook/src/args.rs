@@ -9,7 +9,7 @@ use tessera_runtime::args::{RuntimeArgs, duration};
 
 use crate::certificates::Lifetimes;
 
-/// Answers the API server's admission questions about ClusterPolicies and SREAgents. All replicas serve: nobody is elected, and the
+/// Answers the API server's admission questions about ClusterPolicies, SREAgents and Pods that ask for GPUs. All replicas serve: nobody is elected, and the
 /// flags about leases and reconciles have no effect.
 #[derive(Clone, Debug, Parser)]
 #[command(name = crate::NAME, version)]
@@ -23,7 +23,7 @@ pub struct Args {
     /// The Service by which the API server comes; certificates are made for its name.
     #[arg(long, env = "WEBHOOK_SERVICE", default_value = crate::NAME)]
     pub service: String,
-    /// Name of the webhook configuration whose entries are filled.
+    /// Name of the webhook configurations, validating and mutating, whose entries are filled.
     #[arg(long, env = "WEBHOOK_CONFIGURATION", default_value = admission::CONFIGURATION)]
     pub configuration: String,
     /// Secret that holds the certificate authority.

@@ -1,19 +1,39 @@
-//! The entries of the webhook configuration: which questions the API server asks, and whom.
+//! The entries of the webhook configurations: which questions the API server asks, and whom.
 //!
-//! The chart makes the configuration without entries; they are filled in when there is somebody to answer, and kept as they are here.
+//! The chart makes the configurations without entries; they are filled in when there is somebody to answer, and kept as they are here.
+
+use std::fmt;
 
 use k8s_openapi::ByteString;
+use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, RuleWithOperations, ServiceReference, ValidatingWebhook,
-    ValidatingWebhookConfiguration, WebhookClientConfig,
+    MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations,
+    ServiceReference, ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tessera_api::names::{RESOURCE_PREFIX, admission};
 
 use crate::args::Settings;
+use crate::pods::{OPT_OUTS, OTHER_SCHEDULERS};
 
 /// Path of the validating endpoint.
 pub const VALIDATE: &str = "/validate";
+
+/// Path of the endpoint for Pods.
+pub const MUTATE_PODS: &str = "/mutate-pods";
+
+/// The webhook for Pods.
+const PODS: &str = "pods.aiops.local";
+
+/// Label that every namespace has, with its name.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// Namespaces of which a cluster lives: nobody there is asked about, nor in our own.
+const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
 /// Kubectl's copy of what was applied: the only place where misspelt fields can be seen.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -44,26 +64,30 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
+fn client(settings: &Settings, bundle: &str, path: &str) -> WebhookClientConfig {
+    WebhookClientConfig {
+        ca_bundle: Some(ByteString(bundle.as_bytes().to_vec())),
+        service: Some(ServiceReference {
+            name: settings.service.clone(),
+            namespace: settings.namespace.clone(),
+            path: Some(path.to_owned()),
+            port: Some(443),
+        }),
+        url: None,
+    }
+}
+
 /// The entries of the validating configuration, with every default written out, so that equal entries are equal values.
-pub fn entries(settings: &Settings, bundle: &str) -> Vec<ValidatingWebhook> {
+pub fn validating(settings: &Settings, bundle: &str) -> Vec<ValidatingWebhook> {
     KINDS
         .iter()
         .map(|kind| ValidatingWebhook {
             name: kind.webhook.to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: WebhookClientConfig {
-                ca_bundle: Some(ByteString(bundle.as_bytes().to_vec())),
-                service: Some(ServiceReference {
-                    name: settings.service.clone(),
-                    namespace: settings.namespace.clone(),
-                    path: Some(VALIDATE.to_owned()),
-                    port: Some(443),
-                }),
-                url: None,
-            },
+            client_config: client(settings, bundle, VALIDATE),
             // A narrow scope makes it safe: nothing that a cluster needs to heal is of these kinds.
             failure_policy: Some("Fail".to_owned()),
-            match_conditions: Some(conditions()),
+            match_conditions: Some(changes().into()),
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(LabelSelector::default()),
             object_selector: Some(LabelSelector::default()),
@@ -80,8 +104,95 @@ pub fn entries(settings: &Settings, bundle: &str) -> Vec<ValidatingWebhook> {
         .collect()
 }
 
+/// The entries of the mutating configuration, with every default written out.
+pub fn mutating(settings: &Settings, bundle: &str) -> Vec<MutatingWebhook> {
+    let opted_in = || OPT_OUTS.map(|key| not_in(key, &[admission::IGNORE]));
+    let system = [&SYSTEM_NAMESPACES[..], &[&settings.namespace]].concat();
+    let mut namespaces = opted_in().to_vec();
+    namespaces.push(not_in(NAMESPACE_NAME, &system));
+    vec![MutatingWebhook {
+        name: PODS.to_owned(),
+        admission_review_versions: vec!["v1".to_owned()],
+        client_config: client(settings, bundle, MUTATE_PODS),
+        // A Pod without a limit is better than no Pod.
+        failure_policy: Some("Ignore".to_owned()),
+        match_conditions: Some(asks_for_cards().into()),
+        match_policy: Some("Equivalent".to_owned()),
+        namespace_selector: Some(selector(namespaces)),
+        object_selector: Some(selector(opted_in().to_vec())),
+        // Another webhook may add a container after us.
+        reinvocation_policy: Some("IfNeeded".to_owned()),
+        rules: Some(vec![RuleWithOperations {
+            api_groups: Some(vec![String::new()]),
+            api_versions: Some(vec!["v1".to_owned()]),
+            operations: Some(vec!["CREATE".to_owned()]),
+            resources: Some(vec!["pods".to_owned()]),
+            scope: Some("Namespaced".to_owned()),
+        }]),
+        side_effects: "None".to_owned(),
+        // Longer than the server's own limit: its answer says more.
+        timeout_seconds: Some(4),
+    }]
+}
+
+fn not_in(key: &str, values: &[&str]) -> LabelSelectorRequirement {
+    LabelSelectorRequirement {
+        key: key.to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+    }
+}
+
+fn selector(requirements: Vec<LabelSelectorRequirement>) -> LabelSelector {
+    LabelSelector {
+        match_expressions: Some(requirements),
+        match_labels: None,
+    }
+}
+
+/// Only Pods with a container that asks for an `nvidia.com` resource, and that no other scheduler of cards is to place.
+fn asks_for_cards() -> [MatchCondition; 2] {
+    let asks = |list: &str| {
+        let some = |key: &str| {
+            format!(
+                "(has(c.resources.{key}) && c.resources.{key}.exists(name, name.startsWith('{RESOURCE_PREFIX}')))"
+            )
+        };
+        format!(
+            "object.spec.{list}.exists(c, has(c.resources) && ({} || {}))",
+            some("limits"),
+            some("requests")
+        )
+    };
+    let others: Vec<String> = OTHER_SCHEDULERS.map(|name| format!("'{name}'")).into();
+    [
+        condition(
+            "asks-for-gpu",
+            format!(
+                "{} || (has(object.spec.initContainers) && {})",
+                asks("containers"),
+                asks("initContainers")
+            ),
+        ),
+        condition(
+            "not-of-another-scheduler",
+            format!(
+                "!(has(object.spec.schedulerName) && object.spec.schedulerName in [{}])",
+                others.join(", ")
+            ),
+        ),
+    ]
+}
+
+fn condition(name: &str, expression: String) -> MatchCondition {
+    MatchCondition {
+        name: name.to_owned(),
+        expression,
+    }
+}
+
 /// Only what is new can be wrong: an update of status, labels or finalizers is nobody's business here, and deletion least of all.
-fn conditions() -> Vec<MatchCondition> {
+fn changes() -> [MatchCondition; 2] {
     let applied = |object: &str| {
         let has = format!(
             "has({object}.metadata.annotations) && '{LAST_APPLIED}' in {object}.metadata.annotations"
@@ -94,64 +205,111 @@ fn conditions() -> Vec<MatchCondition> {
         applied("oldObject")
     );
     [
-        (
+        condition(
             "not-being-deleted",
             "!has(object.metadata.deletionTimestamp)".to_owned(),
         ),
-        ("specification-changed", changed),
+        condition("specification-changed", changed),
     ]
-    .map(|(name, expression)| MatchCondition {
-        name: name.to_owned(),
-        expression,
-    })
-    .into()
 }
 
-/// What is known of the live configuration.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Live {
+/// An entry of a webhook configuration, of either kind.
+pub trait Entry: Clone + PartialEq + Serialize + Send + Sync + 'static {
+    /// The configuration's kind.
+    type Configuration: Resource<DynamicType = (), Scope = ClusterResourceScope>
+        + Clone
+        + fmt::Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static;
+
+    /// Takes the entries out of a configuration.
+    fn all(configuration: Self::Configuration) -> Vec<Self>;
+    /// Its name.
+    fn name(&self) -> &str;
+    /// Whom the API server asks.
+    fn client(&self) -> &WebhookClientConfig;
+}
+
+impl Entry for ValidatingWebhook {
+    type Configuration = ValidatingWebhookConfiguration;
+
+    fn all(configuration: Self::Configuration) -> Vec<Self> {
+        configuration.webhooks.unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn client(&self) -> &WebhookClientConfig {
+        &self.client_config
+    }
+}
+
+impl Entry for MutatingWebhook {
+    type Configuration = MutatingWebhookConfiguration;
+
+    fn all(configuration: Self::Configuration) -> Vec<Self> {
+        configuration.webhooks.unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn client(&self) -> &WebhookClientConfig {
+        &self.client_config
+    }
+}
+
+/// What is known of a live configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Live<E> {
     /// All entries, ours or not.
-    pub entries: Vec<ValidatingWebhook>,
+    pub entries: Vec<E>,
     /// Somebody has ordered its deletion.
     pub deleting: bool,
 }
 
-impl Live {
+impl<E: Entry> Live<E> {
     /// Reads it.
-    pub fn of(configuration: ValidatingWebhookConfiguration) -> Self {
+    pub fn of(configuration: E::Configuration) -> Self {
         Self {
-            deleting: configuration.metadata.deletion_timestamp.is_some(),
-            entries: configuration.webhooks.unwrap_or_default(),
+            deleting: configuration.meta().deletion_timestamp.is_some(),
+            entries: E::all(configuration),
         }
     }
 
     /// The bundles of our entries.
     pub fn bundles(&self) -> Vec<&[u8]> {
-        let ours = |entry: &&ValidatingWebhook| KINDS.iter().any(|kind| kind.webhook == entry.name);
-        self.entries
-            .iter()
-            .filter(ours)
-            .map(|entry| {
-                let bundle = entry.client_config.ca_bundle.as_ref();
-                bundle.map_or(&[][..], |bytes| bytes.0.as_slice())
-            })
-            .collect()
+        let ours = self.entries.iter().filter(|entry| is_ours(entry.name()));
+        ours.map(|entry| {
+            let bundle = entry.client().ca_bundle.as_ref();
+            bundle.map_or(&[][..], |bytes| bytes.0.as_slice())
+        })
+        .collect()
     }
 
     /// Whether all of `wanted` is there as it should be.
-    pub fn has(&self, wanted: &[ValidatingWebhook]) -> bool {
+    pub fn has(&self, wanted: &[E]) -> bool {
         wanted.iter().all(|entry| self.entries.contains(entry))
     }
+}
+
+fn is_ours(name: &str) -> bool {
+    name == PODS || KINDS.iter().any(|kind| kind.webhook == name)
 }
 
 /// The object to apply.
 ///
 /// # Errors
 /// It cannot be written as JSON, which is a defect.
-pub fn patch(name: &str, entries: &[ValidatingWebhook]) -> Result<Value, serde_json::Error> {
+pub fn patch<E: Entry>(name: &str, entries: &[E]) -> Result<Value, serde_json::Error> {
     Ok(json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
+        "apiVersion": E::Configuration::api_version(&()),
+        "kind": E::Configuration::kind(&()),
         "metadata": {"name": name},
         "webhooks": serde_json::to_value(entries)?,
     }))
@@ -171,7 +329,7 @@ mod tests {
 
     #[test]
     fn only_our_own_kinds_and_only_changes() {
-        for entry in entries(&settings(), "pem") {
+        for entry in validating(&settings(), "pem") {
             let rule = entry.rules.unwrap().remove(0);
             assert_eq!(rule.operations.unwrap(), ["CREATE", "UPDATE"]);
             let ours = ["nvidia.com", "aiops.local"].map(str::to_owned);
@@ -194,8 +352,29 @@ mod tests {
     }
 
     #[test]
+    fn only_new_pods_and_never_in_their_way() {
+        let [entry] = mutating(&settings(), "pem").try_into().unwrap();
+        assert_eq!(entry.failure_policy.as_deref(), Some("Ignore"));
+        let rule = entry.rules.unwrap().remove(0);
+        assert_eq!(rule.operations.unwrap(), ["CREATE"]);
+        assert_eq!(rule.resources.unwrap(), ["pods"]);
+        assert_eq!(entry.match_conditions.unwrap().len(), 2);
+        let namespaces = serde_json::to_string(&entry.namespace_selector).unwrap();
+        for name in [
+            "kube-system",
+            "gpu-operator",
+            "aiops.local/admission",
+            "hami.io/webhook",
+        ] {
+            assert!(namespaces.contains(name), "{name}: {namespaces}");
+        }
+        let pods = serde_json::to_string(&entry.object_selector).unwrap();
+        assert!(pods.contains("aiops.local/admission") && !pods.contains("kube-system"));
+    }
+
+    #[test]
     fn foreign_entries_are_left_and_an_edited_one_is_seen() {
-        let wanted = entries(&settings(), "pem");
+        let wanted = validating(&settings(), "pem");
         let mut foreign = wanted[0].clone();
         foreign.name = "somebody.example.com".to_owned();
         let mut live = Live {
@@ -206,14 +385,22 @@ mod tests {
         assert_eq!(live.bundles(), [b"pem", b"pem"]);
         live.entries[1].failure_policy = Some("Ignore".to_owned());
         assert!(!live.has(&wanted));
-        assert!(!Live::default().has(&wanted) && Live::default().bundles().is_empty());
+        let nothing = Live {
+            entries: Vec::new(),
+            deleting: false,
+        };
+        assert!(!nothing.has(&wanted) && nothing.bundles().is_empty());
     }
 
     #[test]
     fn an_entry_survives_the_way_through_json() {
-        let wanted = entries(&settings(), "pem");
+        let wanted = validating(&settings(), "pem");
         let value = patch("tessera-webhook", &wanted).unwrap();
         let read: ValidatingWebhookConfiguration = serde_json::from_value(value).unwrap();
+        assert!(Live::of(read).has(&wanted));
+        let wanted = mutating(&settings(), "pem");
+        let value = patch("tessera-webhook", &wanted).unwrap();
+        let read: MutatingWebhookConfiguration = serde_json::from_value(value).unwrap();
         assert!(Live::of(read).has(&wanted));
     }
 }

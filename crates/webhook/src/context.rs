@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, ValidatingWebhook};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::Settings;
 use crate::certificates::Served;
 use crate::certificates::secret::CaSecret;
-use crate::configuration::Live;
+use crate::configuration::{Entry, Live};
 use crate::facts::Stores;
 use crate::metrics::WebhookMetrics;
 
@@ -29,11 +29,13 @@ pub(crate) struct Context {
     pub(crate) served: Arc<Served>,
     /// The one CA Secret; none when certificates are given.
     pub(crate) secret: Option<Store<CaSecret>>,
-    /// The one configuration.
-    pub(crate) configuration: Store<Live>,
+    /// The one configuration for our own kinds.
+    pub(crate) validating: Store<Live<ValidatingWebhook>>,
+    /// The one for Pods.
+    pub(crate) mutating: Store<Live<MutatingWebhook>>,
     /// What the rules compare with.
     pub(crate) stores: Stores,
-    /// Secret or configuration have changed.
+    /// Secret or configurations have changed.
     pub(crate) changed: Arc<Notify>,
     /// The process ends.
     pub(crate) end: CancellationToken,
@@ -44,25 +46,18 @@ impl Context {
     pub(crate) fn new(process: &mut Process, settings: Settings) -> Self {
         let client = process.client();
         let changed = Arc::new(Notify::new());
-        let named =
-            |name: &str| watcher::Config::default().fields(&format!("metadata.name={name}"));
         let secret = settings.certificate_dir.is_none().then(|| {
             let wake = Arc::clone(&changed);
             process.watch(
                 Api::<Secret>::namespaced(client.clone(), &settings.namespace),
-                named(&settings.ca_secret),
+                watcher::Config::default().fields(&format!("metadata.name={}", settings.ca_secret)),
                 |secret| Some(CaSecret::of(&secret)),
                 move |_| wake.notify_one(),
             )
         });
-        let wake = Arc::clone(&changed);
-        let configuration = process.watch(
-            Api::<ValidatingWebhookConfiguration>::all(client.clone()),
-            named(&settings.configuration),
-            |configuration| Some(Live::of(configuration)),
-            move |_| wake.notify_one(),
-        );
         Self {
+            validating: kept(process, &settings.configuration, &changed),
+            mutating: kept(process, &settings.configuration, &changed),
             stores: Stores::watch(process, &settings.namespace),
             health: process.health(),
             metrics: WebhookMetrics::register(&process.metrics()),
@@ -70,9 +65,29 @@ impl Context {
             end: process.watch_context().end,
             client,
             secret,
-            configuration,
             changed,
             settings,
         }
     }
+
+    /// The bundles of all published entries of ours.
+    pub(crate) fn bundles(&self) -> Vec<Vec<u8>> {
+        let name = &self.settings.configuration;
+        let validating = self.validating.get_cluster(name);
+        let mutating = self.mutating.get_cluster(name);
+        let validating = validating.iter().flat_map(|live| live.bundles());
+        let mutating = mutating.iter().flat_map(|live| live.bundles());
+        validating.chain(mutating).map(<[u8]>::to_vec).collect()
+    }
+}
+
+/// Watches a configuration by its name.
+fn kept<E: Entry>(process: &mut Process, name: &str, changed: &Arc<Notify>) -> Store<Live<E>> {
+    let wake = Arc::clone(changed);
+    process.watch(
+        Api::<E::Configuration>::all(process.client()),
+        watcher::Config::default().fields(&format!("metadata.name={name}")),
+        |configuration| Some(Live::of(configuration)),
+        move |_| wake.notify_one(),
+    )
 }

@@ -1,16 +1,25 @@
 //! What the rules compare with: stores of projections, and nothing that is read while a question waits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::PartialObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
+use parking_lot::Mutex;
+use tessera_api::effective::{EffectivePolicy, PluginConfig};
 use tessera_api::judge::{Facts, MapFacts};
-use tessera_api::{ClusterPolicy, NodeFacts, SREAgent};
+use tessera_api::plugin_file::{self, Configs, Parsed, Shares};
+use tessera_api::{ClusterPolicy, DefaultImages, NodeFacts, SREAgent, resolve};
 use tessera_runtime::Process;
 use tessera_runtime::watch::{ObjectKey, Store};
+
+use crate::pods::{Fleet, Member};
+
+/// Prefix of the annotations by which HAMi's device plugin announces a node.
+const HAMI: &str = "hami.io/node-";
 
 /// The stores.
 pub(crate) struct Stores {
@@ -19,6 +28,14 @@ pub(crate) struct Stores {
     config_maps: Store<BTreeMap<String, String>>,
     policies: Store<ClusterPolicy>,
     agents: Store<SREAgent>,
+    fleet: Mutex<Option<Known>>,
+}
+
+/// The fleet when the stores had changed so often: policies, ConfigMaps, nodes.
+struct Known {
+    changes: [u64; 3],
+    fleet: Option<Arc<Fleet>>,
+    members: BTreeMap<String, Member>,
 }
 
 impl Stores {
@@ -60,7 +77,75 @@ impl Stores {
             config_maps,
             policies,
             agents,
+            fleet: Mutex::default(),
         }
+    }
+
+    /// What counts when a Pod asks for a card; `None` while there is no policy, or not everything is known that it depends on.
+    ///
+    /// Worked out once for each change of a policy, ConfigMap or node, and of a node only what has changed.
+    pub(crate) fn fleet(&self) -> Option<Arc<Fleet>> {
+        let changes = [
+            self.policies.changes(),
+            self.config_maps.changes(),
+            self.nodes.changes(),
+        ];
+        let mut known = self.fleet.lock();
+        if let Some(known) = known.as_ref().filter(|known| known.changes == changes) {
+            return known.fleet.clone();
+        }
+        let mut before = known.take().map(|known| known.members).unwrap_or_default();
+        let members: BTreeMap<String, Member> = self
+            .nodes
+            .values()
+            .into_iter()
+            .map(|node| {
+                let same = before
+                    .remove(&node.name)
+                    .filter(|member| Arc::ptr_eq(&member.node, &node));
+                (node.name.clone(), same.unwrap_or_else(|| Member::of(node)))
+            })
+            .collect();
+        let fleet = self.fleet_of(&members).map(Arc::new);
+        *known = Some(Known {
+            changes,
+            fleet: fleet.clone(),
+            members,
+        });
+        fleet
+    }
+
+    fn fleet_of(&self, members: &BTreeMap<String, Member>) -> Option<Fleet> {
+        if !self.policies.is_synced() || !self.nodes.is_synced() {
+            return None;
+        }
+        let policies = self.policies.values();
+        let policies = policies.iter().map(Arc::as_ref);
+        let active = resolve(policies, &DefaultImages::builtin()).active?;
+        let policy = active.effective;
+        let hami = |member: &Member| member.node.annotations.contains_key(HAMI);
+        let is_hami = members.values().any(hami);
+        let configs = self.configs(&policy);
+        Fleet::of(&policy, configs, members.values().cloned(), is_hami)
+    }
+
+    /// The device plugin's configurations. A ConfigMap with a mistake in it is not used by anybody.
+    fn configs(&self, policy: &EffectivePolicy) -> Configs {
+        let (name, default) = match &policy.device_plugin.config {
+            PluginConfig::Inline(sharing) => return Configs::Same(Shares::of(policy, sharing)),
+            PluginConfig::ConfigMap { name, default } => (name, default.as_deref()),
+        };
+        let MapFacts::Present(data) = self.config_map(name) else {
+            return Configs::Unknown;
+        };
+        let read = |(key, text): (&String, &String)| {
+            (key.clone(), plugin_file::parse(text, policy.mig.strategy))
+        };
+        let files: BTreeMap<String, Parsed> = data.iter().map(read).collect();
+        if files.values().any(|file| !file.problems.is_empty()) {
+            return Configs::Unknown;
+        }
+        Configs::by_label(name, &files, default)
     }
 
     /// What is known now, but for ConfigMaps.
@@ -87,12 +172,17 @@ impl Stores {
 
 /// Labels are all that counts; a heartbeat must not look like a change.
 fn slim_node(node: PartialObjectMeta<Node>) -> NodeFacts {
+    let is_hami = node.annotations().keys().any(|key| key.starts_with(HAMI));
     let mut facts = NodeFacts::from_node(&Node {
         metadata: node.metadata,
         ..Node::default()
     });
     facts.resource_version.clear();
-    facts.annotations.clear();
+    // Its value is a heartbeat.
+    facts.annotations = is_hami
+        .then(|| (HAMI.to_owned(), String::new()))
+        .into_iter()
+        .collect();
     facts.owned_labels.clear();
     facts
 }

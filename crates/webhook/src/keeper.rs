@@ -1,12 +1,12 @@
 //! Keeps the certificates and the published bundle as they should be: look, decide, act, and look again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _};
 use tessera_runtime::clients::within;
 use tessera_runtime::clock;
 use tessera_runtime::error::{is_conflict, sentence};
@@ -17,7 +17,7 @@ use crate::certificates::files::Given;
 use crate::certificates::leaf::holds;
 use crate::certificates::secret::{self, CaSecret};
 use crate::certificates::{Authorities, Authority, CertificateError, Plan, Stored};
-use crate::configuration::{self, Live};
+use crate::configuration::{self, Entry, Live};
 use crate::context::Context;
 
 /// Shortest time between two writes of the configuration: two versions of this program may disagree for as long as a roll-out takes.
@@ -61,8 +61,8 @@ struct Keeper {
     known: Option<(Authority, Instant)>,
     /// Since when this process could serve.
     able: Option<Instant>,
-    /// When the configuration was written last.
-    applied: Option<Instant>,
+    /// When a configuration was written last, by kind.
+    applied: BTreeMap<String, Instant>,
     /// Looks that failed in a row.
     failures: u32,
     given: Option<Given>,
@@ -74,7 +74,7 @@ impl Keeper {
             context,
             known: None,
             able: None,
-            applied: None,
+            applied: BTreeMap::new(),
             failures: 0,
             given: None,
         }
@@ -112,7 +112,9 @@ impl Keeper {
 
     fn is_synced(&self) -> bool {
         let secret = self.context.secret.as_ref();
-        self.context.configuration.is_synced() && secret.is_none_or(Store::is_synced)
+        self.context.validating.is_synced()
+            && self.context.mutating.is_synced()
+            && secret.is_none_or(Store::is_synced)
     }
 
     async fn look(&mut self, now: i64) -> Result<Duration, KeeperError> {
@@ -121,11 +123,15 @@ impl Keeper {
         } else {
             self.files()?
         };
-        let publication = match bundle {
-            Some(bundle) => self.publish(&bundle).await?,
-            None => Duration::MAX,
+        let Some(bundle) = bundle else {
+            return Ok(wait);
         };
-        Ok(wait.min(publication))
+        let context = Arc::clone(&self.context);
+        let entries = configuration::validating(&context.settings, &bundle);
+        let validating = self.publish(&context.validating, &entries).await?;
+        let entries = configuration::mutating(&context.settings, &bundle);
+        let mutating = self.publish(&context.mutating, &entries).await?;
+        Ok(wait.min(validating).min(mutating))
     }
 
     /// Certificates of our own: the Secret first, then this replica's leaf. The bundle to publish, and when to look again.
@@ -238,8 +244,7 @@ impl Keeper {
 
     /// What the published bundles trust. Where nothing is published nobody calls, so everything is trusted.
     fn trust(&mut self, authorities: &Authorities) -> Trust {
-        let live = self.live();
-        let bundles = live.as_ref().map(|live| live.bundles()).unwrap_or_default();
+        let bundles = self.context.bundles();
         if bundles.is_empty() {
             self.known = None;
             return Trust {
@@ -268,11 +273,6 @@ impl Keeper {
         }
     }
 
-    fn live(&self) -> Option<Arc<Live>> {
-        let name = &self.context.settings.configuration;
-        self.context.configuration.get_cluster(name)
-    }
-
     /// Certificates from files, read again whenever they have changed.
     fn files(&mut self) -> Result<(Option<String>, Duration), KeeperError> {
         let Some(directory) = &self.context.settings.certificate_dir else {
@@ -292,14 +292,19 @@ impl Keeper {
         Ok((Some(bundle), Duration::from_secs(10)))
     }
 
-    /// Brings the configuration's entries to what they should be; when to look again if it is not yet time.
-    async fn publish(&mut self, bundle: &str) -> Result<Duration, KeeperError> {
+    /// Brings a configuration's entries to what they should be; when to look again if it is not yet time.
+    async fn publish<E: Entry>(
+        &mut self,
+        store: &Store<Live<E>>,
+        wanted: &[E],
+    ) -> Result<Duration, KeeperError> {
         let settings = &self.context.settings;
-        let wanted = configuration::entries(settings, bundle);
-        let Some(live) = self.live().filter(|live| !live.deleting) else {
+        let name = &settings.configuration;
+        let kind = E::Configuration::kind(&());
+        let Some(live) = store.get_cluster(name).filter(|live| !live.deleting) else {
             return Ok(Duration::MAX);
         };
-        if live.has(&wanted) {
+        if live.has(wanted) {
             return Ok(Duration::MAX);
         }
         let now = clock::now();
@@ -309,17 +314,18 @@ impl Keeper {
             (true, Some(since)) => {
                 (since + settings.lifetimes.settle).saturating_duration_since(now)
             }
-            (false, _) => self.applied.map_or(Duration::ZERO, |at| {
-                (at + PACE).saturating_duration_since(now)
-            }),
+            (false, _) => self
+                .applied
+                .get(kind.as_ref())
+                .map_or(Duration::ZERO, |at| {
+                    (*at + PACE).saturating_duration_since(now)
+                }),
         };
         if !wait.is_zero() {
             return Ok(wait);
         }
-        self.applied = Some(now);
-        let name = &settings.configuration;
-        let body = configuration::patch(name, &wanted)?;
-        let api: Api<ValidatingWebhookConfiguration> = Api::all(self.context.client.clone());
+        let body = configuration::patch(name, wanted)?;
+        let api: Api<E::Configuration> = Api::all(self.context.client.clone());
         let params = PatchParams::apply(crate::FIELD_MANAGER).force();
         let patch = Patch::Apply(&body);
         let sent = api.patch(name, &params, &patch);
@@ -329,12 +335,10 @@ impl Keeper {
                 what: "the webhook configuration cannot be written",
                 source: Box::new(source),
             })?;
-        tracing::info!(configuration = %name, "published the entries of the webhook configuration");
+        tracing::info!(%kind, configuration = %name, "published the entries of the webhook configuration");
+        self.applied.insert(kind.into_owned(), now);
         let key = ObjectKey::cluster(name.clone());
-        let version = version(&written);
-        self.context
-            .configuration
-            .observe(key, version, Live::of(written));
+        store.observe(key, version(&written), Live::of(written));
         // At once again: what is published decides what is served.
         Ok(Duration::from_millis(10))
     }
@@ -347,8 +351,7 @@ impl Keeper {
         };
         self.context.metrics.expires(leaf.span.expires);
         let name = self.context.settings.dns_name();
-        let live = self.live();
-        let bundles = live.as_ref().map(|live| live.bundles()).unwrap_or_default();
+        let bundles = self.context.bundles();
         if bundles
             .iter()
             .all(|bundle| leaf.is_trusted(bundle, &name, now))

@@ -1,11 +1,11 @@
-//! webhook: answers the API server's admission questions about ClusterPolicies and SREAgents.
+//! webhook: answers the API server's admission questions about ClusterPolicies, SREAgents, and Pods that ask for GPUs.
 //!
 //! **Watches.** Nodes as metadata, ConfigMaps of its own namespace, ClusterPolicies, SREAgents: what the rules compare with. Its CA
-//! Secret and its webhook configuration, each by name.
+//! Secret and its two webhook configurations, each by name.
 //!
 //! **Reads.** Nothing while it answers: all reads are watches. What is not known yet only leads to warnings.
 //!
-//! **Writes.** The CA Secret, by compare-and-swap. `webhooks` of the webhook configuration that the chart made, by server-side apply.
+//! **Writes.** The CA Secret, by compare-and-swap. `webhooks` of the configurations that the chart made, by server-side apply.
 //! Nothing for an answer, so a dry run is the same as a run.
 //!
 //! **Field manager and owned paths.** `webhook.aiops.local`: its own entries in `webhooks`. It never makes a configuration, so one that
@@ -20,8 +20,9 @@
 //!
 //! **Guarantees.** A certificate is only served when the published bundle trusts it; the next CA is in the bundle for `--settle` before
 //! anything is signed with it, and the old one until it has expired. `webhooks` is empty until a replica has been ready for
-//! `--settle`: before it serves, nothing is refused for want of it. The configuration never matches anything but creations and updates
-//! of our own two kinds that change the specification. An object that is being deleted always passes.
+//! `--settle`: before it serves, nothing is refused for want of it. The validating configuration never matches anything but creations and
+//! updates of our own two kinds that change the specification. An object that is being deleted always passes. The mutating one never
+//! matches anything but creations of Pods that ask for an `nvidia.com` resource, and none of those is ever held up by us being away.
 //!
 //! **Failure modes.** Secret gone, unreadable or expired: a new CA within seconds, the old one stays in the bundle while it is valid.
 //! Bundle or entry edited by hand: repaired at once, and not ready until then. Clock steps: certificates are valid from two hours
@@ -38,6 +39,7 @@ mod context;
 mod facts;
 mod keeper;
 mod metrics;
+pub mod pods;
 pub mod rbac;
 mod rules;
 mod server;

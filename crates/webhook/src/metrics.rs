@@ -10,11 +10,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tessera_runtime::metrics::Metrics;
 
+use crate::admission::Verdict;
+
 /// `webhook` is the path that was asked, `code` the HTTP status.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
     webhook: String,
     code: String,
+}
+
+/// `verdict` is `accepted`, `changed` or `refused`.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct VerdictLabels {
+    webhook: &'static str,
+    verdict: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -28,6 +37,7 @@ pub(crate) struct WebhookMetrics {
     requests: Family<RequestLabels, Counter>,
     in_flight: Family<WebhookLabels, Gauge>,
     latency: Family<WebhookLabels, Histogram, fn() -> Histogram>,
+    verdicts: Family<VerdictLabels, Counter>,
     expiry: Gauge<f64, AtomicU64>,
 }
 
@@ -42,6 +52,7 @@ impl WebhookMetrics {
             requests: Family::default(),
             in_flight: Family::default(),
             latency: Family::new_with_constructor(latency),
+            verdicts: Family::default(),
             expiry: Gauge::default(),
         };
         metrics.register(|registry| {
@@ -59,6 +70,11 @@ impl WebhookMetrics {
                 "controller_runtime_webhook_latency_seconds",
                 "Time an admission request takes",
                 own.latency.clone(),
+            );
+            registry.register(
+                "tessera_webhook_verdicts",
+                "Answers by path and by what was said: accepted, changed, refused",
+                own.verdicts.clone(),
             );
             registry.register(
                 "tessera_webhook_certificate_expiry_timestamp_seconds",
@@ -85,6 +101,20 @@ impl WebhookMetrics {
             code: code.to_string(),
         };
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// What was said on `path`.
+    pub(crate) fn said(&self, path: &'static str, verdict: &Verdict) {
+        let verdict = match (verdict.refusals.is_empty(), verdict.patch.is_empty()) {
+            (false, _) => "refused",
+            (true, false) => "changed",
+            (true, true) => "accepted",
+        };
+        let labels = VerdictLabels {
+            webhook: path,
+            verdict,
+        };
+        self.verdicts.get_or_create(&labels).inc();
     }
 
     /// When the served certificate ends, in seconds since 1970.

@@ -15,7 +15,10 @@ pub fn rights() -> Rights {
         .cluster(rule("", &["nodes"], &WATCH))
         .cluster(named_rule(
             "admissionregistration.k8s.io",
-            &["validatingwebhookconfigurations"],
+            &[
+                "mutatingwebhookconfigurations",
+                "validatingwebhookconfigurations",
+            ],
             &[admission::CONFIGURATION],
             &["list", "watch", "patch"],
         ))

@@ -1,12 +1,27 @@
 //! From a question to a verdict: the one place that calls the rules of `tessera_api`.
 
+use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tessera_api::judge::{self, Finding, Severity};
 use tessera_api::{ClusterPolicy, SREAgent};
 
-use crate::admission::{Question, Verdict};
+use crate::admission::{Operation, Question, Verdict};
 use crate::facts::Stores;
+use crate::pods;
+
+/// What is to be said of a Pod and changed in it. Other kinds, and Pods of clusters without a policy, pass as they are.
+pub(crate) fn pod(question: &Question, stores: &Stores) -> Verdict {
+    let is_new = question.operation == Operation::Create;
+    let is_pod = question.group.is_empty() && question.kind == "Pod";
+    let (Some(object), true) = (question.to_judge(), is_new && is_pod) else {
+        return Verdict::default();
+    };
+    let Some(fleet) = stores.fleet() else {
+        return Verdict::default();
+    };
+    decoded::<Pod>(object, None, |pod, _| pods::judge(pod, &fleet))
+}
 
 /// What is to be said. Kinds that are not ours, and what goes, pass.
 pub(crate) fn verdict(question: &Question, stores: &Stores) -> Verdict {
@@ -42,6 +57,7 @@ fn decoded<K: DeserializeOwned>(
             warnings: vec![format!(
                 "this object was let in unjudged, because the webhook cannot read it: {error}"
             )],
+            ..Verdict::default()
         },
     }
 }
@@ -69,5 +85,6 @@ fn said(findings: &[Finding]) -> Verdict {
     Verdict {
         refusals: all(Severity::Refuse),
         warnings: all(Severity::Warn),
+        ..Verdict::default()
     }
 }

@@ -22,9 +22,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Question, answer};
-use crate::configuration::VALIDATE;
+use crate::admission::{Question, Verdict, answer};
+use crate::configuration::{MUTATE_PODS, VALIDATE};
 use crate::context::Context;
+use crate::facts::Stores;
 use crate::rules;
 
 /// Largest body: the API server takes objects of 1.5 MiB, and sends the old and the new one.
@@ -99,6 +100,7 @@ impl Server {
         });
         let router = Router::new()
             .route(VALIDATE, post(validate))
+            .route(MUTATE_PODS, post(mutate_pods))
             .with_state(state);
         let closing = CancellationToken::new();
         let connections = TaskTracker::new();
@@ -197,15 +199,26 @@ struct Shared {
 }
 
 async fn validate(State(shared): State<Arc<Shared>>, body: Body) -> Response {
+    answered(&shared, VALIDATE, rules::verdict, body).await
+}
+
+async fn mutate_pods(State(shared): State<Arc<Shared>>, body: Body) -> Response {
+    answered(&shared, MUTATE_PODS, rules::pod, body).await
+}
+
+/// From a question to what is said.
+type Rule = fn(&Question, &Stores) -> Verdict;
+
+async fn answered(shared: &Shared, path: &'static str, rule: Rule, body: Body) -> Response {
     let start = clock::now();
     let metrics = &shared.context.metrics;
-    metrics.begins(VALIDATE);
-    let answered = tokio::time::timeout(ANSWER, judge(&shared.context, body)).await;
+    metrics.begins(path);
+    let answered = tokio::time::timeout(ANSWER, judge(&shared.context, path, rule, body)).await;
     let mut response = answered.unwrap_or_else(|_| {
         let text = format!("no answer within {} s", ANSWER.as_secs());
         (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
     });
-    metrics.ended(VALIDATE, response.status().as_u16(), start.elapsed());
+    metrics.ended(path, response.status().as_u16(), start.elapsed());
     if shared.stopping.is_cancelled() {
         // The client opens its next connection to another replica.
         let close = HeaderValue::from_static("close");
@@ -214,7 +227,7 @@ async fn validate(State(shared): State<Arc<Shared>>, body: Body) -> Response {
     response
 }
 
-async fn judge(context: &Context, body: Body) -> Response {
+async fn judge(context: &Context, path: &'static str, rule: Rule, body: Body) -> Response {
     let Ok(body) = axum::body::to_bytes(body, BODY).await else {
         let text = format!("the body did not arrive, or is larger than {BODY} bytes");
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
@@ -223,7 +236,8 @@ async fn judge(context: &Context, body: Body) -> Response {
         Ok(question) => question,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
-    let verdict = rules::verdict(&question, &context.stores);
+    let verdict = rule(&question, &context.stores);
+    context.metrics.said(path, &verdict);
     if !verdict.refusals.is_empty() {
         tracing::info!(kind = %question.kind, operation = ?question.operation, refusals = verdict.refusals.len(), "refused");
     }

@@ -11,9 +11,9 @@ use tessera_api::ClusterPolicy;
 use tessera_e2e::Lab;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::lab::Order;
-use tessera_e2e::scenario::controller_pods;
+use tessera_e2e::scenario::{controller_pods, webhook_alone};
 
-use super::{answering, bundle, pods_ready, webhook};
+use super::{answering, bundle, pods_ready};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -168,7 +168,7 @@ async fn rotations_ends_and_rollouts_are_seen_by_no_client() -> anyhow::Result<(
         "--set",
         "drain=2s",
     ];
-    let lab = webhook("admission-load", Vec::new(), &short).await?;
+    let lab = webhook_alone("admission-load", Vec::new(), &short).await?;
     answering(&lab).await?;
     pods_ready(&lab, 2).await?;
     let (first, mut authorities) = (bundle(&lab).await?, std::collections::BTreeSet::new());

@@ -139,6 +139,7 @@ fn values(root: &Path) -> anyhow::Result<String> {
             "As the controllers but for what they do with leases and reconciles, and:",
             &[
                 "validator",
+                "mutator",
                 "certificates",
                 "ports.webhook",
                 "networkPolicy",

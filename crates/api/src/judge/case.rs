@@ -12,8 +12,7 @@ use crate::{
     cards::Cards,
     effective::{self, EffectivePolicy},
     image::DefaultImages,
-    names::label,
-    nodes::is_gpu_node,
+    nodes::has_cards,
     policy::ClusterPolicy,
 };
 
@@ -51,11 +50,10 @@ impl<'a> Case<'a> {
         };
         let (now, effective) = said(Some(new));
         let (before, _) = said(old);
-        let is_meant = |node: &&Arc<crate::NodeFacts>| {
-            is_gpu_node(node, &effective)
-                || effective.node_selector.is_empty() && node.label(label::GPU_PRODUCT).is_some()
-        };
-        let nodes = facts.nodes.iter().filter(is_meant);
+        let nodes = facts
+            .nodes
+            .iter()
+            .filter(|node| has_cards(node, &effective));
         Self {
             cards: nodes.map(|node| Cards::of(node)).collect(),
             facts,

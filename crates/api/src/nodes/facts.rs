@@ -218,7 +218,8 @@ impl NodeFacts {
     }
 }
 
-fn keep_label(key: &str) -> bool {
+/// Whether labels with this key are known of a node.
+pub fn keep_label(key: &str) -> bool {
     !DROPPED_LABELS.iter().any(|prefix| key.starts_with(prefix))
 }
 

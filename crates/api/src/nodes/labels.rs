@@ -36,6 +36,13 @@ pub fn is_gpu_node(node: &NodeFacts, policy: &EffectivePolicy) -> bool {
         || is_true(label::GPU_PRESENT) && !node.owned_labels.contains(label::GPU_PRESENT)
 }
 
+/// Whether a node has cards, as far as its labels tell: it is a GPU node, or, where the policy leaves that to discovery, feature
+/// discovery has seen a card there.
+pub fn has_cards(node: &NodeFacts, policy: &EffectivePolicy) -> bool {
+    is_gpu_node(node, policy)
+        || policy.node_selector.is_empty() && node.label(label::GPU_PRODUCT).is_some()
+}
+
 /// Whether a node's cards can do MIG.
 pub fn is_mig_capable(node: &NodeFacts) -> bool {
     match node.label(label::MIG_CAPABLE) {

@@ -1,6 +1,8 @@
 //! Admission: its configuration goes before everything else, its certificate authority after its pods.
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::core::v1::Secret;
 use tessera_api::names::{admission, controller};
 
@@ -17,12 +19,13 @@ pub(super) async fn close(run: &Run) -> anyhow::Result<()> {
         return Ok(());
     }
     let names = CONFIGURATIONS.map(|name| (String::new(), name.to_owned()));
-    delete(
-        run,
-        &Kind::of::<ValidatingWebhookConfiguration>(false),
-        &names,
-    )
-    .await
+    for kind in [
+        Kind::of::<ValidatingWebhookConfiguration>(false),
+        Kind::of::<MutatingWebhookConfiguration>(false),
+    ] {
+        delete(run, &kind, &names).await?;
+    }
+    Ok(())
 }
 
 /// Deletes the certificate authority.

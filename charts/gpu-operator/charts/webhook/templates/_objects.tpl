@@ -20,7 +20,11 @@
 {{ include "webhook.service" . }}
 {{- if .Values.validator.enabled }}
 ---
-{{ include "webhook.validating" . }}
+{{ include "webhook.configuration" (dict "scope" . "kind" "Validating") }}
+{{- end }}
+{{- if .Values.mutator.enabled }}
+---
+{{ include "webhook.configuration" (dict "scope" . "kind" "Mutating") }}
 {{- end }}
 {{- if .Values.networkPolicy.enabled }}
 ---
@@ -55,13 +59,13 @@ spec:
 Without entries: the webhook fills them in when it is ready to answer, and keeps them. So nothing is refused before, and helm never
 writes a certificate.
 */}}
-{{- define "webhook.validating" -}}
+{{- define "webhook.configuration" -}}
 apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
+kind: {{ .kind }}WebhookConfiguration
 metadata:
   name: tessera-webhook
   labels:
-    {{- include "tessera.labels" (dict "scope" . "name" "webhook" "component" "admission") | nindent 4 }}
+    {{- include "tessera.labels" (dict "scope" .scope "name" "webhook" "component" "admission") | nindent 4 }}
 {{- end }}
 
 {{/* Admission from `from` only (which must hold the API servers), metrics and health from anywhere. */}}
