@@ -2,21 +2,17 @@
 //!
 //! The chart makes the configurations without entries; they are filled in when there is somebody to answer, and kept as they are here.
 
-use std::fmt;
+mod live;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations,
-    ServiceReference, ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    MatchCondition, MutatingWebhook, RuleWithOperations, ServiceReference, ValidatingWebhook,
+    WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use kube::Resource;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use tessera_api::names::{RESOURCE_PREFIX, admission};
 
+pub use self::live::{Entry, Live, patch};
 use crate::args::Settings;
 use crate::pods::{OPT_OUTS, OTHER_SCHEDULERS};
 
@@ -78,7 +74,9 @@ fn client(settings: &Settings, bundle: &str, path: &str) -> WebhookClientConfig 
 }
 
 /// The entries of the validating configuration, with every default written out, so that equal entries are equal values.
-pub fn validating(settings: &Settings, bundle: &str) -> Vec<ValidatingWebhook> {
+///
+/// Without `conditions` (see [`mutating`]) the API server asks about more, and the answer is the same.
+pub fn validating(settings: &Settings, bundle: &str, conditions: bool) -> Vec<ValidatingWebhook> {
     KINDS
         .iter()
         .map(|kind| ValidatingWebhook {
@@ -87,7 +85,7 @@ pub fn validating(settings: &Settings, bundle: &str) -> Vec<ValidatingWebhook> {
             client_config: client(settings, bundle, VALIDATE),
             // A narrow scope makes it safe: nothing that a cluster needs to heal is of these kinds.
             failure_policy: Some("Fail".to_owned()),
-            match_conditions: Some(changes().into()),
+            match_conditions: conditions.then(|| changes().into()),
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(LabelSelector::default()),
             object_selector: Some(LabelSelector::default()),
@@ -105,7 +103,13 @@ pub fn validating(settings: &Settings, bundle: &str) -> Vec<ValidatingWebhook> {
 }
 
 /// The entries of the mutating configuration, with every default written out.
-pub fn mutating(settings: &Settings, bundle: &str) -> Vec<MutatingWebhook> {
+///
+/// Without `conditions` there are none: an API server that cannot be told when not to ask (`matchConditions` are served by default
+/// since Kubernetes 1.28) would ask about every Pod.
+pub fn mutating(settings: &Settings, bundle: &str, conditions: bool) -> Vec<MutatingWebhook> {
+    if !conditions {
+        return Vec::new();
+    }
     let opted_in = || OPT_OUTS.map(|key| not_in(key, &[admission::IGNORE]));
     let system = [&SYSTEM_NAMESPACES[..], &[&settings.namespace]].concat();
     let mut namespaces = opted_in().to_vec();
@@ -213,106 +217,9 @@ fn changes() -> [MatchCondition; 2] {
     ]
 }
 
-/// An entry of a webhook configuration, of either kind.
-pub trait Entry: Clone + PartialEq + Serialize + Send + Sync + 'static {
-    /// The configuration's kind.
-    type Configuration: Resource<DynamicType = (), Scope = ClusterResourceScope>
-        + Clone
-        + fmt::Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static;
-
-    /// Takes the entries out of a configuration.
-    fn all(configuration: Self::Configuration) -> Vec<Self>;
-    /// Its name.
-    fn name(&self) -> &str;
-    /// Whom the API server asks.
-    fn client(&self) -> &WebhookClientConfig;
-}
-
-impl Entry for ValidatingWebhook {
-    type Configuration = ValidatingWebhookConfiguration;
-
-    fn all(configuration: Self::Configuration) -> Vec<Self> {
-        configuration.webhooks.unwrap_or_default()
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn client(&self) -> &WebhookClientConfig {
-        &self.client_config
-    }
-}
-
-impl Entry for MutatingWebhook {
-    type Configuration = MutatingWebhookConfiguration;
-
-    fn all(configuration: Self::Configuration) -> Vec<Self> {
-        configuration.webhooks.unwrap_or_default()
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn client(&self) -> &WebhookClientConfig {
-        &self.client_config
-    }
-}
-
-/// What is known of a live configuration.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Live<E> {
-    /// All entries, ours or not.
-    pub entries: Vec<E>,
-    /// Somebody has ordered its deletion.
-    pub deleting: bool,
-}
-
-impl<E: Entry> Live<E> {
-    /// Reads it.
-    pub fn of(configuration: E::Configuration) -> Self {
-        Self {
-            deleting: configuration.meta().deletion_timestamp.is_some(),
-            entries: E::all(configuration),
-        }
-    }
-
-    /// The bundles of our entries.
-    pub fn bundles(&self) -> Vec<&[u8]> {
-        let ours = self.entries.iter().filter(|entry| is_ours(entry.name()));
-        ours.map(|entry| {
-            let bundle = entry.client().ca_bundle.as_ref();
-            bundle.map_or(&[][..], |bytes| bytes.0.as_slice())
-        })
-        .collect()
-    }
-
-    /// Whether all of `wanted` is there as it should be.
-    pub fn has(&self, wanted: &[E]) -> bool {
-        wanted.iter().all(|entry| self.entries.contains(entry))
-    }
-}
-
+/// Whether an entry of this name is ours.
 fn is_ours(name: &str) -> bool {
     name == PODS || KINDS.iter().any(|kind| kind.webhook == name)
-}
-
-/// The object to apply.
-///
-/// # Errors
-/// It cannot be written as JSON, which is a defect.
-pub fn patch<E: Entry>(name: &str, entries: &[E]) -> Result<Value, serde_json::Error> {
-    Ok(json!({
-        "apiVersion": E::Configuration::api_version(&()),
-        "kind": E::Configuration::kind(&()),
-        "metadata": {"name": name},
-        "webhooks": serde_json::to_value(entries)?,
-    }))
 }
 
 #[cfg(test)]
@@ -320,6 +227,9 @@ mod tests {
     use super::*;
     use crate::args::Args;
     use clap::Parser as _;
+    use k8s_openapi::api::admissionregistration::v1::{
+        MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    };
 
     fn settings() -> Settings {
         Args::parse_from(["test", "--namespace=gpu-operator"])
@@ -329,7 +239,7 @@ mod tests {
 
     #[test]
     fn only_our_own_kinds_and_only_changes() {
-        for entry in validating(&settings(), "pem") {
+        for entry in validating(&settings(), "pem", true) {
             let rule = entry.rules.unwrap().remove(0);
             assert_eq!(rule.operations.unwrap(), ["CREATE", "UPDATE"]);
             let ours = ["nvidia.com", "aiops.local"].map(str::to_owned);
@@ -353,7 +263,7 @@ mod tests {
 
     #[test]
     fn only_new_pods_and_never_in_their_way() {
-        let [entry] = mutating(&settings(), "pem").try_into().unwrap();
+        let [entry] = mutating(&settings(), "pem", true).try_into().unwrap();
         assert_eq!(entry.failure_policy.as_deref(), Some("Ignore"));
         let rule = entry.rules.unwrap().remove(0);
         assert_eq!(rule.operations.unwrap(), ["CREATE"]);
@@ -374,7 +284,7 @@ mod tests {
 
     #[test]
     fn foreign_entries_are_left_and_an_edited_one_is_seen() {
-        let wanted = validating(&settings(), "pem");
+        let wanted = validating(&settings(), "pem", true);
         let mut foreign = wanted[0].clone();
         foreign.name = "somebody.example.com".to_owned();
         let mut live = Live {
@@ -394,13 +304,28 @@ mod tests {
 
     #[test]
     fn an_entry_survives_the_way_through_json() {
-        let wanted = validating(&settings(), "pem");
+        let wanted = validating(&settings(), "pem", true);
         let value = patch("tessera-webhook", &wanted).unwrap();
         let read: ValidatingWebhookConfiguration = serde_json::from_value(value).unwrap();
         assert!(Live::of(read).has(&wanted));
-        let wanted = mutating(&settings(), "pem");
+        let wanted = mutating(&settings(), "pem", true);
         let value = patch("tessera-webhook", &wanted).unwrap();
         let read: MutatingWebhookConfiguration = serde_json::from_value(value).unwrap();
         assert!(Live::of(read).has(&wanted));
+    }
+
+    #[test]
+    fn an_api_server_without_conditions_is_asked_for_none() {
+        let sent = validating(&settings(), "pem", true);
+        let plain = validating(&settings(), "pem", false);
+        let live = |entries: &[ValidatingWebhook]| Live {
+            entries: entries.to_vec(),
+            deleting: false,
+        };
+        assert!(live(&plain).lacks_conditions(&sent) && !live(&plain).has(&sent));
+        assert!(!live(&sent).lacks_conditions(&sent) && !live(&plain).lacks_conditions(&plain));
+        assert!(!live(&[]).lacks_conditions(&sent));
+        // Every Pod of the cluster would be ours to answer for.
+        assert!(mutating(&settings(), "pem", false).is_empty());
     }
 }

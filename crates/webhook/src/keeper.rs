@@ -23,6 +23,9 @@ use crate::context::Context;
 /// Shortest time between two writes of the configuration: two versions of this program may disagree for as long as a roll-out takes.
 const PACE: Duration = Duration::from_secs(2);
 
+/// At once, once more.
+const SOON: Duration = Duration::from_millis(10);
+
 /// Readiness parts.
 const CERTIFICATE: &str = "certificate";
 const PUBLICATION: &str = "configuration";
@@ -66,6 +69,8 @@ struct Keeper {
     /// Looks that failed in a row.
     failures: u32,
     given: Option<Given>,
+    /// The API server serves match conditions, as far as is known.
+    conditions: bool,
 }
 
 impl Keeper {
@@ -77,6 +82,7 @@ impl Keeper {
             applied: BTreeMap::new(),
             failures: 0,
             given: None,
+            conditions: true,
         }
     }
 
@@ -127,9 +133,9 @@ impl Keeper {
             return Ok(wait);
         };
         let context = Arc::clone(&self.context);
-        let entries = configuration::validating(&context.settings, &bundle);
+        let entries = configuration::validating(&context.settings, &bundle, self.conditions);
         let validating = self.publish(&context.validating, &entries).await?;
-        let entries = configuration::mutating(&context.settings, &bundle);
+        let entries = configuration::mutating(&context.settings, &bundle, self.conditions);
         let mutating = self.publish(&context.mutating, &entries).await?;
         Ok(wait.min(validating).min(mutating))
     }
@@ -329,18 +335,39 @@ impl Keeper {
         let params = PatchParams::apply(crate::FIELD_MANAGER).force();
         let patch = Patch::Apply(&body);
         let sent = api.patch(name, &params, &patch);
-        let written = within(settings.request_timeout, sent)
-            .await
-            .map_err(|source| KeeperError::Write {
-                what: "the webhook configuration cannot be written",
-                source: Box::new(source),
-            })?;
+        let written = match within(settings.request_timeout, sent).await {
+            Ok(written) => written,
+            // Before 1.27 the field is not even known.
+            Err(error) if self.conditions && error.to_string().contains("matchConditions") => {
+                self.without_conditions();
+                return Ok(SOON);
+            }
+            Err(source) => {
+                return Err(KeeperError::Write {
+                    what: "the webhook configuration cannot be written",
+                    source: Box::new(source),
+                });
+            }
+        };
         tracing::info!(%kind, configuration = %name, "published the entries of the webhook configuration");
         self.applied.insert(kind.into_owned(), now);
         let key = ObjectKey::cluster(name.clone());
-        store.observe(key, version(&written), Live::of(written));
-        // At once again: what is published decides what is served.
-        Ok(Duration::from_millis(10))
+        let version = version(&written);
+        let live = Live::of(written);
+        if live.lacks_conditions(wanted) {
+            self.without_conditions();
+        }
+        store.observe(key, version, live);
+        // What is published decides what is served.
+        Ok(SOON)
+    }
+
+    fn without_conditions(&mut self) {
+        self.conditions = false;
+        tracing::warn!(
+            "this API server serves no match conditions (before Kubernetes 1.28 they are off): policies and agents are judged at every \
+             update, and Pods are left as they are"
+        );
     }
 
     /// Says on `/readyz` and `/metrics` how it is.
