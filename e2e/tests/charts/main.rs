@@ -11,6 +11,7 @@
     reason = "a scenario fails by panicking and shows what it measured"
 )]
 
+mod admission;
 mod helm;
 mod pods;
 mod policy;
