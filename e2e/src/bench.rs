@@ -25,6 +25,8 @@ pub struct Plan {
     pub broken_minute: bool,
     /// Also a change of the driver's version on every node.
     pub upgrade: bool,
+    /// Also how long the webhook's answers take.
+    pub admission: bool,
 }
 
 /// One measured lab.
@@ -52,6 +54,9 @@ pub async fn measure(lab: &Lab, plan: Plan, helm: &[&str]) -> anyhow::Result<Vec
     bench.small_events().await?;
     bench.join().await?;
     bench.restart().await?;
+    if plan.admission {
+        bench.admission().await?;
+    }
     if plan.upgrade {
         bench.upgrade().await?;
     }
@@ -70,6 +75,7 @@ pub async fn small_events(lab: &Lab, nodes: usize) -> anyhow::Result<Vec<Row>> {
         nodes,
         broken_minute: true,
         upgrade: false,
+        admission: false,
     };
     let mut bench = Bench::new(lab, plan);
     bench.calm(5).await?;

@@ -19,6 +19,7 @@ pub mod lab;
 pub mod nodes;
 pub mod paths;
 pub mod process;
+pub mod questions;
 pub mod rights;
 pub mod scenario;
 mod services;

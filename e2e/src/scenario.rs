@@ -94,6 +94,15 @@ pub async fn ready_with(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow:
 /// The lab does not start or helm refuses a chart.
 pub async fn webhook_alone(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyhow::Result<Lab> {
     let lab = Lab::for_test(name, nodes).await?;
+    install_webhook_alone(&lab, extra).await?;
+    Ok(lab)
+}
+
+/// The second half of [`webhook_alone`], for a lab that holds something already.
+///
+/// # Errors
+/// Helm refuses a chart.
+pub async fn install_webhook_alone(lab: &Lab, extra: &[&str]) -> anyhow::Result<()> {
     let chart = |name: &str| {
         let path = paths::root().join("charts").join(name);
         path.display().to_string()
@@ -110,7 +119,7 @@ pub async fn webhook_alone(name: &str, nodes: Vec<Node>, extra: &[&str]) -> anyh
         "--create-namespace",
     ];
     lab.helm_ok(&[&install, extra].concat()).await?;
-    Ok(lab)
+    Ok(())
 }
 
 /// How often the API server has asked webhooks of ours whose name starts so, by its own metrics.

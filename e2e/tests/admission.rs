@@ -25,6 +25,10 @@ use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::scenario::{asked, input, webhook_alone};
 use tessera_e2e::{Lab, nodes};
 
+#[path = "admission/clock.rs"]
+mod clock;
+#[path = "admission/given.rs"]
+mod given;
 #[path = "admission/load.rs"]
 mod load;
 

@@ -79,6 +79,7 @@ async fn one(count: usize, helm: &[String], images: PathBuf) -> anyhow::Result<V
         // With a thousand nodes both would measure the lab.
         broken_minute: count <= 100,
         upgrade: count <= 100,
+        admission: true,
     };
     let helm: Vec<&str> = helm.iter().map(String::as_str).collect();
     bench::measure(&lab, plan, &helm).await

@@ -84,6 +84,11 @@ pub enum CertificateError {
     /// A key of a kind that TLS does not take.
     #[error("the key cannot be used")]
     Key(#[from] rustls::Error),
+    /// A given certificate that no API server would take.
+    #[error(
+        "the certificate in tls.crt is not valid now for {0} by the authorities in ca.crt: is it expired, for another name, or of another authority?"
+    )]
+    Untrusted(String),
     /// A file of a given certificate.
     #[error("{path} cannot be read")]
     File {

@@ -1,13 +1,13 @@
 //! Keeps the certificates and the published bundle as they should be: look, decide, act, and look again.
 
+mod publish;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Resource as _};
-use tessera_runtime::clients::within;
+use kube::Api;
 use tessera_runtime::clock;
 use tessera_runtime::error::{is_conflict, sentence};
 use tessera_runtime::watch::{ObjectKey, Store, version};
@@ -17,14 +17,13 @@ use crate::certificates::files::Given;
 use crate::certificates::leaf::holds;
 use crate::certificates::secret::{self, CaSecret};
 use crate::certificates::{Authorities, Authority, CertificateError, Plan, Stored};
-use crate::configuration::{self, Entry, Live};
+use crate::configuration;
 use crate::context::Context;
 
-/// Shortest time between two writes of the configuration: two versions of this program may disagree for as long as a roll-out takes.
-const PACE: Duration = Duration::from_secs(2);
-
-/// At once, once more.
-const SOON: Duration = Duration::from_millis(10);
+/// Longest time between two looks.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How often given certificates are read.
+const REREAD: Duration = Duration::from_secs(10);
 
 /// Readiness parts.
 const CERTIFICATE: &str = "certificate";
@@ -111,7 +110,9 @@ impl Keeper {
                 if self.context.served.get().is_none() {
                     self.context.health.not_ready(PUBLICATION, text);
                 }
-                Duration::from_secs(1 << self.failures).min(Duration::from_secs(30))
+                let given = self.context.settings.certificate_dir.is_some();
+                let longest = if given { REREAD } else { LONGEST };
+                Duration::from_secs(1 << self.failures).min(longest)
             }
         }
     }
@@ -127,7 +128,7 @@ impl Keeper {
         let (bundle, wait) = if self.context.secret.is_some() {
             self.own(now).await?
         } else {
-            self.files()?
+            self.files(now)?
         };
         let Some(bundle) = bundle else {
             return Ok(wait);
@@ -279,14 +280,18 @@ impl Keeper {
         }
     }
 
-    /// Certificates from files, read again whenever they have changed.
-    fn files(&mut self) -> Result<(Option<String>, Duration), KeeperError> {
+    /// Certificates from files, read again whenever they have changed. Bad ones are not taken: what was served and published stays.
+    fn files(&mut self, now: i64) -> Result<(Option<String>, Duration), KeeperError> {
         let Some(directory) = &self.context.settings.certificate_dir else {
-            return Ok((None, Duration::from_secs(30)));
+            return Ok((None, LONGEST));
         };
         let given = Given::read(directory)?;
         if self.given.as_ref() != Some(&given) {
             let leaf = given.leaf()?;
+            let name = self.context.settings.dns_name();
+            if !leaf.is_trusted(given.bundle.as_bytes(), &name, now) {
+                return Err(CertificateError::Untrusted(name).into());
+            }
             tracing::info!(
                 expires = leaf.span.expires,
                 "serving with the given certificate"
@@ -295,79 +300,7 @@ impl Keeper {
         }
         let bundle = given.bundle.clone();
         self.given = Some(given);
-        Ok((Some(bundle), Duration::from_secs(10)))
-    }
-
-    /// Brings a configuration's entries to what they should be; when to look again if it is not yet time.
-    async fn publish<E: Entry>(
-        &mut self,
-        store: &Store<Live<E>>,
-        wanted: &[E],
-    ) -> Result<Duration, KeeperError> {
-        let settings = &self.context.settings;
-        let name = &settings.configuration;
-        let kind = E::Configuration::kind(&());
-        let Some(live) = store.get_cluster(name).filter(|live| !live.deleting) else {
-            return Ok(Duration::MAX);
-        };
-        if live.has(wanted) {
-            return Ok(Duration::MAX);
-        }
-        let now = clock::now();
-        // Nobody is asked before somebody can answer, and before the Service leads there.
-        let wait = match (live.bundles().is_empty(), self.able) {
-            (true, None) => Duration::from_millis(200),
-            (true, Some(since)) => {
-                (since + settings.lifetimes.settle).saturating_duration_since(now)
-            }
-            (false, _) => self
-                .applied
-                .get(kind.as_ref())
-                .map_or(Duration::ZERO, |at| {
-                    (*at + PACE).saturating_duration_since(now)
-                }),
-        };
-        if !wait.is_zero() {
-            return Ok(wait);
-        }
-        let body = configuration::patch(name, wanted)?;
-        let api: Api<E::Configuration> = Api::all(self.context.client.clone());
-        let params = PatchParams::apply(crate::FIELD_MANAGER).force();
-        let patch = Patch::Apply(&body);
-        let sent = api.patch(name, &params, &patch);
-        let written = match within(settings.request_timeout, sent).await {
-            Ok(written) => written,
-            // Before 1.27 the field is not even known.
-            Err(error) if self.conditions && error.to_string().contains("matchConditions") => {
-                self.without_conditions();
-                return Ok(SOON);
-            }
-            Err(source) => {
-                return Err(KeeperError::Write {
-                    what: "the webhook configuration cannot be written",
-                    source: Box::new(source),
-                });
-            }
-        };
-        tracing::info!(%kind, configuration = %name, "published the entries of the webhook configuration");
-        self.applied.insert(kind.into_owned(), now);
-        let key = ObjectKey::cluster(name.clone());
-        let version = version(&written);
-        let live = Live::of(written);
-        if live.lacks_conditions(wanted) {
-            self.without_conditions();
-        }
-        store.observe(key, version, live);
-        // What is published decides what is served.
-        Ok(SOON)
-    }
-
-    fn without_conditions(&mut self) {
-        self.conditions = false;
-        tracing::warn!(
-            "this API server serves no match conditions (before Kubernetes 1.28 they are off): policies and agents are judged at every \
-             update, and Pods are left as they are"
-        );
+        Ok((Some(bundle), REREAD))
     }
 
     /// Says on `/readyz` and `/metrics` how it is.

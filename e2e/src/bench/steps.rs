@@ -17,6 +17,7 @@ use super::{Bench, Row};
 use crate::audit::{Class, Requests};
 use crate::cluster::NAMESPACE;
 use crate::nodes;
+use crate::questions::{self, Histogram, Latencies};
 use crate::scenario::{
     CONTROLLERS, MINUTE, USER_POLICY, controller_requests, count, counted, input, lines, node_name,
     owned_objects, pods_by_node, policy, policy_ready, policy_until,
@@ -30,6 +31,34 @@ const REST: u32 = 20;
 const WATCHED_KINDS: usize = 10;
 
 impl Bench<'_> {
+    /// Fifty questions a second, as the webhook and as the API server time its answers (issue "Admission": 5 and 10 ms).
+    pub(super) async fn admission(&mut self) -> anyhow::Result<()> {
+        let before = Latencies::read(self.lab).await?;
+        let outcome = questions::ask(self.lab, Duration::from_secs(20)).await;
+        let took = Latencies::read(self.lab).await?.since(&before);
+        let wrong = outcome.wrong.len() + outcome.failed.len();
+        let millis = |histogram: &Histogram| histogram.quantile(0.99) * 1000.0;
+        let client = outcome.percentile(99).as_secs_f64() * 1000.0;
+        self.rows.extend([
+            Row::count("50 questions a second for 20 s: failed or wrong", wrong, 0)
+                .with_detail(|| format!("{:#?} {:#?}", outcome.wrong, outcome.failed)),
+            Row::figure("  p99 in the server", millis(&took.server), "ms", Some(5.0)),
+            Row::figure(
+                "  p99 as the API server sees it",
+                millis(&took.api_server),
+                "ms",
+                Some(10.0),
+            ),
+            Row::figure(
+                "  p99 of the whole request, as its client sees it",
+                client,
+                "ms",
+                None,
+            ),
+        ]);
+        Ok(())
+    }
+
     /// From the creation of the policy until nothing is sent any more.
     pub(super) async fn converge(&mut self) -> anyhow::Result<()> {
         let cpu = self.cpu();

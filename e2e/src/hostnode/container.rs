@@ -166,7 +166,8 @@ async fn spawn(shared: &Shared, container: &Container, program: &Path) -> anyhow
         .flatten()
         .skip(1)
         .chain(container.args.iter().flatten());
-    let args: Vec<String> = words.map(|word| expand(word, &vars)).collect();
+    let shown = |word: &String| files::shown(&expand(word, &vars), &root, container);
+    let args: Vec<String> = words.map(shown).collect();
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)

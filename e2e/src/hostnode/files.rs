@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::{
     ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, KeyToPath, Pod,
-    SecretProjection, Volume, VolumeProjection,
+    SecretProjection, Volume, VolumeMount, VolumeProjection,
 };
 use kube::ResourceExt as _;
+use tokio_util::sync::CancellationToken;
 
 use super::environment::{config_map_of, pod_field, secret_of};
 use super::{Context, token};
+
+/// How often volumes are looked at.
+const FOLLOW: Duration = Duration::from_secs(1);
 
 /// What was made for a pod.
 pub(super) struct Volumes {
@@ -53,6 +58,46 @@ pub(super) async fn volumes(
         }
     }
     Ok(made)
+}
+
+/// The volumes of whole Secrets and ConfigMaps: what a user mounts, and not what every pod gets.
+fn followed(pod: &Pod) -> impl Iterator<Item = &Volume> {
+    let volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter(|volume| volume.secret.is_some() || volume.config_map.is_some())
+}
+
+/// Whether a pod has volumes that change with their sources.
+pub(super) fn follows(pod: &Pod) -> bool {
+    followed(pod).next().is_some()
+}
+
+/// Brings what has changed into the volumes until cancelled, as the kubelet does once a minute, only sooner. A source that is gone
+/// leaves its files.
+pub(super) async fn follow(
+    context: &Context,
+    pod: &Pod,
+    ip: &str,
+    dir: &Path,
+    cancel: &CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(FOLLOW) => {}
+            () = cancel.cancelled() => return,
+        }
+        let mut made = Volumes { tokens: Vec::new() };
+        for volume in followed(pod) {
+            let path = dir.join("volumes").join(&volume.name);
+            for part in parts(volume) {
+                if let Err(error) = project(context, pod, ip, &part, &path, &mut made).await {
+                    tracing::debug!(pod = pod.name_any(), "a volume was not renewed: {error:#}");
+                }
+            }
+        }
+    }
 }
 
 /// What a volume shows, part by part. A plain volume is a projection of one source, a Secret's name apart.
@@ -142,16 +187,28 @@ fn write(
         bail!("\"{name}\" not found");
     };
     let Some(items) = items.filter(|items| !items.is_empty()) else {
-        for (key, value) in data {
-            std::fs::write(below(dir, &key)?, value)?;
+        for (key, value) in &data {
+            token::replace(&below(dir, key)?, value)?;
         }
-        return Ok(());
+        return gone(dir, &data);
     };
     for item in items {
         match data.get(&item.key) {
-            Some(value) => std::fs::write(below(dir, &item.path)?, value)?,
+            Some(value) => token::replace(&below(dir, &item.path)?, value)?,
             None if optional == Some(true) => {}
             None => bail!("references non-existent config key: {}", item.key),
+        }
+    }
+    Ok(())
+}
+
+/// Takes away the files of entries that are gone.
+fn gone(dir: &Path, data: &BTreeMap<String, Vec<u8>>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_file() && !data.contains_key(&name) {
+            std::fs::remove_file(entry.path())?;
         }
     }
     Ok(())
@@ -199,4 +256,38 @@ pub(super) fn root(dir: &Path, container: &Container) -> anyhow::Result<PathBuf>
         }
     }
     Ok(root)
+}
+
+/// An argument whose value (all of it, or what follows `=`) lies in a mount, with the place where a process of this machine finds it.
+pub(super) fn shown(argument: &str, root: &Path, container: &Container) -> String {
+    let (flag, value) = match argument.split_once('=') {
+        Some((flag, value)) => (format!("{flag}="), value),
+        None => (String::new(), argument),
+    };
+    let lies_in = |mount: &VolumeMount| Path::new(value).starts_with(&mount.mount_path);
+    if container.volume_mounts.iter().flatten().any(lies_in) {
+        let value = root.join(value.trim_start_matches('/'));
+        return format!("{flag}{}", value.display());
+    }
+    argument.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_in_mounts() {
+        let mounts = serde_json::json!({"name": "a", "volumeMounts": [{"name": "v", "mountPath": "/etc/tls"}]});
+        let container: Container = serde_json::from_value(mounts).unwrap();
+        for (argument, want) in [
+            ("--dir=/etc/tls", "--dir=/root/etc/tls"),
+            ("--file=/etc/tls/a=b", "--file=/root/etc/tls/a=b"),
+            ("/etc/tls/x", "/root/etc/tls/x"),
+            ("--dir=/etc/tlsx", "--dir=/etc/tlsx"),
+            ("--dir", "--dir"),
+        ] {
+            assert_eq!(shown(argument, Path::new("/root"), &container), want);
+        }
+    }
 }

@@ -223,6 +223,11 @@ async fn try_prepare(
             renewals.clone(),
         ));
     }
+    if files::follows(pod) {
+        let (context, pod) = (Arc::clone(context), pod.clone());
+        let (ip, dir, cancel) = (ip.to_owned(), dir.to_owned(), renewals.clone());
+        tokio::spawn(async move { files::follow(&context, &pod, &ip, &dir, &cancel).await });
+    }
     let Some(token) = volumes.api_token() else {
         return Ok(Access { path: None });
     };

@@ -75,7 +75,7 @@ pub(super) async fn keep(
 }
 
 /// Replaces a file at once, so that no reader sees half of it.
-fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+pub(super) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let temporary = path.with_extension("new");
     std::fs::write(&temporary, content)?;
     std::fs::rename(&temporary, path)
