@@ -85,6 +85,9 @@ pub struct Trust {
     pub previous: bool,
 }
 
+/// How late a look may be: seconds are whole, and looks at least one apart.
+const LATE: i64 = 2;
+
 /// Which authority signs: the newest as soon as it is known everywhere, and until then the one before, if that is of any use.
 pub fn signer(
     authorities: &Authorities,
@@ -92,11 +95,38 @@ pub fn signer(
     lifetimes: Lifetimes,
     now: i64,
 ) -> &Authority {
-    let settled = trust.current.is_some_and(|since| since >= lifetimes.settle);
+    let current = &authorities.current;
+    let settle = lifetimes.settle;
     match &authorities.previous {
-        Some(previous) if !settled && trust.previous && previous.span.is_valid(now) => previous,
-        _ => &authorities.current,
+        Some(previous) if trust.previous && previous.span.is_valid(now) => {
+            let settled = trust.current.is_some_and(|since| {
+                since >= settle
+                    || ends_first(
+                        previous,
+                        current,
+                        settle.saturating_sub(since),
+                        lifetimes,
+                        now,
+                    )
+            });
+            if settled { current } else { previous }
+        }
+        _ => current,
     }
+}
+
+/// Whether the previous authority, and with it any leaf that it signs, ends before the newest has been seen published for `rest` more.
+/// A process that has just started has seen nothing yet: then the age of the newest tells that it is known everywhere.
+fn ends_first(
+    previous: &Authority,
+    current: &Authority,
+    rest: Duration,
+    lifetimes: Lifetimes,
+    now: i64,
+) -> bool {
+    let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX / 4);
+    let is_old = now - current.span.issued >= seconds(lifetimes.settle);
+    is_old && previous.span.expires - now <= seconds(rest) + LATE
 }
 
 /// Whether a new leaf is needed instead of one with this life and authority.
@@ -210,6 +240,49 @@ mod tests {
         // Nobody trusts the old one: it is of no use.
         assert_eq!(by(None, false), NOW);
         assert_eq!(by(Some(0), false), NOW);
+    }
+
+    #[test]
+    fn who_starts_as_the_old_authority_ends_does_not_sign_with_it() {
+        let end = NOW + 100 * HOUR;
+        let by = |current_age: i64, now: i64, known: Option<u64>| {
+            let Stored::Usable(pair) = usable(now - current_age, Some(NOW - 200 * HOUR)) else {
+                unreachable!()
+            };
+            let trust = Trust {
+                current: known.map(Duration::from_secs),
+                previous: true,
+            };
+            *signer(&pair, trust, LIVES, now) == pair.current
+        };
+        for (age, left, known, newest, why) in [
+            (
+                100 * HOUR,
+                5,
+                Some(0),
+                true,
+                "a leaf would end before the new one has settled here",
+            ),
+            (
+                100 * HOUR,
+                12,
+                Some(0),
+                true,
+                "looks come every second at best",
+            ),
+            (100 * HOUR, 13, Some(0), false, "there is time to settle"),
+            (100 * HOUR, 5, None, false, "nobody trusts the new one yet"),
+            (9, 5, Some(0), false, "it cannot be known everywhere yet"),
+            (
+                -HOUR,
+                5,
+                Some(0),
+                false,
+                "by a clock that stepped back, nobody knows its age",
+            ),
+        ] {
+            assert_eq!(by(age, end - left, known), newest, "{why}");
+        }
     }
 
     #[test]
