@@ -124,6 +124,27 @@ async fn rotations_ends_and_rollouts_are_seen_by_no_client() -> anyhow::Result<(
     Ok(())
 }
 
+/// Most questions that one crash may cost. Of 18 crashes none cost more than one; at 50 a second a second one may be under way.
+const LOST: usize = 2;
+/// How long before a crash a question may have been asked that it ended. Answers take milliseconds, but this machine is busy.
+const UNDER_WAY: Duration = Duration::from_millis(200);
+/// How long it may take until a dead pod is known not to be ready, and gets no new connection. It was 20 ms at most.
+const UNKNOWN: Duration = Duration::from_millis(500);
+
+/// Whether a question was lost to a crash, as docs/decisions/admission.md explains: either the process had it in hand when it was
+/// killed, or a new connection met the closed port before the pod was known not to be ready.
+fn is_of_crash(at: Duration, text: &str, crash: Duration) -> bool {
+    let in_hand = [
+        "EOF",
+        "use of closed network connection",
+        "connection reset by peer",
+        "broken pipe",
+    ];
+    let lost = in_hand.iter().any(|words| text.contains(words));
+    let met_nobody = text.contains("Connection refused");
+    at + UNDER_WAY >= crash && at <= crash + UNKNOWN && (lost || met_nobody)
+}
+
 fn judge(outcome: &Outcome, crashes: &[Duration]) {
     println!(
         "{} accepted, {} refused, {} Pods, {} failed, {} wrong; seen by the client: p50 {:?}, p99 {:?}, max {:?}",
@@ -137,18 +158,18 @@ fn judge(outcome: &Outcome, crashes: &[Duration]) {
         outcome.percentile(100),
     );
     assert!(outcome.wrong.is_empty(), "{:#?}", outcome.wrong);
-    // A process that is killed outright takes with it what it was answering, and gets what comes until its death is known: no part
-    // of it is left to prevent that, and API servers ask once only. Nothing else may fail.
-    let (crashed, failed): (Vec<_>, Vec<_>) = outcome.failed.iter().partition(|(at, _)| {
-        crashes
-            .iter()
-            .any(|crash| *at + SECOND > *crash && *at < *crash + SECOND)
-    });
+    let (crashed, failed): (Vec<_>, Vec<_>) = outcome
+        .failed
+        .iter()
+        .partition(|(at, text)| crashes.iter().any(|crash| is_of_crash(*at, text, *crash)));
     assert!(failed.is_empty(), "{failed:#?}");
     println!("failed at the crashes: {crashed:#?}");
-    assert!(
-        crashes.len() == 2 && crashed.len() <= 2 * crashes.len(),
-        "{crashed:#?}"
-    );
+    for crash in crashes {
+        let own = crashed
+            .iter()
+            .filter(|(at, text)| is_of_crash(*at, text, *crash));
+        assert!(own.count() <= LOST, "{crash:?}: {crashed:#?}");
+    }
+    assert_eq!(crashes.len(), 2);
     assert!(outcome.accepted + outcome.refused + outcome.pods > 60 * 45);
 }
