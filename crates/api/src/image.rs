@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
+use crate::quote::quoted;
+
 /// A container image: a name with a tag, a digest, or (rarely) neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageRef {
@@ -119,14 +121,14 @@ pub fn resolve_image(
             p.chars()
                 .any(|c| c.is_whitespace() || c.is_control() || "\"'`$\\".contains(c))
         }) {
-            return Err(ImageError::Characters(what, bad.to_owned()));
+            return Err(ImageError::Characters(what, quoted(bad).into_owned()));
         }
     }
     match (repository, image, version) {
         (None, None, None) => return Ok(default.clone()),
         (None, Some(reference), None) => return Ok(ImageRef::parse(reference)),
         (_, Some(reference), _) if reference.contains([':', '@']) => {
-            return Err(ImageError::TwoVersions(reference.to_owned()));
+            return Err(ImageError::TwoVersions(quoted(reference).into_owned()));
         }
         _ => {}
     }

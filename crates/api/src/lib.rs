@@ -8,6 +8,7 @@
 //! - [`cards`], [`mig`], [`shares`], [`plugin_file`]: GPU products, what a card can be cut into and how it can be shared; what a user's configuration file of the device plugin means.
 //! - [`judge`]: what is to be said of a policy or an agent before it is stored, and after.
 //! - [`image`], [`units`]: image references; durations, percentages and quantities as Kubernetes writes them.
+//! - [`quote`]: how what somebody wrote is shown in a sentence.
 //! - [`names`], [`ownership`]: names that must not change, and who writes what.
 
 #![warn(missing_docs)]
@@ -29,6 +30,7 @@ pub mod nodes;
 pub mod ownership;
 pub mod plugin_file;
 pub mod policy;
+pub mod quote;
 pub mod shares;
 pub mod sreagent;
 pub mod units;

@@ -11,6 +11,7 @@ use self::schema::{FILE, Shape, place_of};
 use crate::{
     names::MIG_RESOURCE_PREFIX,
     policy::MigStrategy,
+    quote::quoted,
     shares::{MAX_MPS_CLIENTS, shared_name},
 };
 
@@ -61,10 +62,11 @@ fn walk(value: &Value, shape: &Shape, path: &str, parsed: &mut Parsed) {
         (Shape::Ignored(why), _) => parsed.notes.push(format!("{path} has no effect: {why}")),
         (Shape::Map(known), Value::Object(entries)) => {
             for (key, inner) in entries {
+                let key_shown = quoted(key);
                 let here = if path.is_empty() {
-                    key.clone()
+                    key_shown.into_owned()
                 } else {
-                    format!("{path}.{key}")
+                    format!("{path}.{key_shown}")
                 };
                 match known.iter().find(|(name, _)| name == key) {
                     Some((_, shape)) => walk(inner, shape, &here, parsed),
@@ -116,7 +118,8 @@ fn flags(value: &Value, strategy: MigStrategy, parsed: &mut Parsed) {
     let given = value.pointer("/flags/migStrategy").and_then(Value::as_str);
     if let Some(given) = given.filter(|given| *given != strategy.as_str()) {
         let note = format!(
-            "flags.migStrategy {given} has no effect: spec.mig.strategy of the policy is {strategy}; set it there"
+            "flags.migStrategy {} has no effect: spec.mig.strategy of the policy is {strategy}; set it there",
+            quoted(given)
         );
         parsed.notes.push(note);
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::names::RESOURCE_PREFIX;
+use crate::{names::RESOURCE_PREFIX, quote::quoted};
 
 /// The most time-sliced containers on one card.
 pub const MAX_TIME_SLICES: u32 = 64;
@@ -62,7 +62,7 @@ pub fn full_name(name: &str) -> String {
 pub fn shared_name(name: &str) -> Result<String, NameError> {
     let full = full_name(name);
     let Some(suffix) = full.strip_prefix(RESOURCE_PREFIX) else {
-        return Err(NameError::Domain(full));
+        return Err(NameError::Domain(quoted(&full).into_owned()));
     };
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     // A DNS subdomain: labels of letters, digits and dashes, with dots between them.
@@ -72,13 +72,13 @@ pub fn shared_name(name: &str) -> Result<String, NameError> {
             && label.ends_with(letter)
     };
     if !suffix.split('.').all(is_label) {
-        return Err(NameError::Characters(full));
+        return Err(NameError::Characters(quoted(&full).into_owned()));
     }
     if suffix.ends_with(".shared") {
-        return Err(NameError::Suffix(full));
+        return Err(NameError::Suffix(quoted(&full).into_owned()));
     }
     if full.len() > LONGEST {
-        return Err(NameError::Length(full));
+        return Err(NameError::Length(quoted(&full).into_owned()));
     }
     Ok(full)
 }

@@ -6,6 +6,8 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntO
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::quote::quoted;
+
 /// Why a value could not be read. The message says what was expected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum UnitError {
@@ -31,7 +33,7 @@ pub enum UnitError {
 ///
 /// Units: `y` (365 days), `w`, `d`, `h`, `m`, `s`, `ms`, `us`, `ns`. Fractions are allowed as in Go (`1.5h`).
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    let fail = || UnitError::Duration(text.to_owned());
+    let fail = || UnitError::Duration(quoted(text).into_owned());
     let trimmed = text.trim();
     if let Ok(seconds) = trimmed.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).map_err(|_| fail());
@@ -176,7 +178,7 @@ impl FromStr for MemoryLimit {
         gibibytes
             .or(mebibytes)
             .map(Self::MiB)
-            .ok_or_else(|| UnitError::MemoryLimit(text.to_owned()))
+            .ok_or_else(|| UnitError::MemoryLimit(quoted(text).into_owned()))
     }
 }
 
@@ -227,7 +229,7 @@ impl FromStr for IntOrPercent {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let fail = || UnitError::IntOrPercent(text.to_owned());
+        let fail = || UnitError::IntOrPercent(quoted(text).into_owned());
         let trimmed = text.trim();
         match trimmed.strip_suffix('%') {
             Some(number) => match number.parse::<u8>() {
@@ -273,7 +275,7 @@ pub fn count(value: &Quantity) -> Option<u32> {
 
 /// Parses a quantity: a decimal number with an optional SI (`n u m k M G T P E`), binary (`Ki` .. `Ei`) or exponent suffix.
 pub fn parse_quantity(text: &str) -> Result<f64, UnitError> {
-    let fail = || UnitError::Quantity(text.to_owned());
+    let fail = || UnitError::Quantity(quoted(text).into_owned());
     let trimmed = text.trim();
     let end = trimmed
         .find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '+' | '-'))

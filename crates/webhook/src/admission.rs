@@ -6,6 +6,7 @@ use json_patch::Patch;
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tessera_api::quote::quoted;
 
 /// The only version that is spoken.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -51,10 +52,10 @@ pub enum Operation {
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// No JSON, or not of this shape.
-    #[error("the body is no AdmissionReview: {0}")]
+    #[error("the body is no AdmissionReview: {}", quoted(&.0.to_string()))]
     Shape(#[from] serde_json::Error),
     /// Another kind or version.
-    #[error("only AdmissionReview of {API_VERSION} is understood, not {kind:?} of {version:?}")]
+    #[error("only AdmissionReview of {API_VERSION} is understood, not `{kind}` of `{version}`")]
     Version {
         /// Its kind.
         kind: String,
@@ -105,8 +106,8 @@ impl Question {
         let review: Review = serde_json::from_slice(body)?;
         if review.kind != "AdmissionReview" || review.api_version != API_VERSION {
             return Err(ReviewError::Version {
-                kind: review.kind,
-                version: review.api_version,
+                kind: quoted(&review.kind).into_owned(),
+                version: quoted(&review.api_version).into_owned(),
             });
         }
         let request = review.request;

@@ -21,6 +21,7 @@ use crate::{
         ClusterPolicySpec, CommonFields, EnvVar, OperandFields, PullPolicy, UpdateStrategyType,
         ValidatorCheckSpec,
     },
+    quote::quoted,
     units::{IntOrPercent, parse_quantity},
 };
 
@@ -160,7 +161,9 @@ impl Builder<'_> {
         let given = common.resources?;
         let amounts = given.limits.iter().chain(&given.requests).flatten();
         let bad: Vec<String> = amounts
-            .filter_map(|(name, q)| Some(format!("{name}: {}", parse_quantity(&q.0).err()?)))
+            .filter_map(|(name, q)| {
+                Some(format!("{}: {}", quoted(name), parse_quantity(&q.0).err()?))
+            })
             .collect();
         for message in bad {
             self.problem(component, &format!("{path}.resources"), message);

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Component, Problem};
+use crate::quote::quoted;
 
 /// A setting that both dialects have (DESIGN section 2.1).
 struct Row {
@@ -99,9 +100,10 @@ fn fill(
 
 /// A text without quotes, anything else as JSON.
 fn bare(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    match value.as_str() {
+        Some(text) => quoted(text).into_owned(),
+        None => quoted(&value.to_string()).into_owned(),
+    }
 }
 
 /// An object with a value at a path and nothing else.

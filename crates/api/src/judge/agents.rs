@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     names::label,
+    quote::quoted,
     sreagent::{SREAgent, SREAgentSpec},
     units::parse_quantity,
 };
@@ -55,7 +56,11 @@ pub fn agent_spec(spec: &SREAgentSpec) -> Vec<Finding> {
     };
     if let Err(error) = Selector::try_from(selector(spec)) {
         let remedy = "write matchLabels, or matchExpressions with operator In, NotIn (with values), Exists or DoesNotExist";
-        refuse("nodeSelector", format!("cannot be used ({error})"), remedy);
+        refuse(
+            "nodeSelector",
+            format!("cannot be used ({})", quoted(&error.to_string())),
+            remedy,
+        );
     }
     let agent = spec.agent.clone().unwrap_or_default();
     if let Some(image) = &agent.image {
@@ -81,7 +86,11 @@ pub fn agent_spec(spec: &SREAgentSpec) -> Vec<Finding> {
         for (name, amount) in list.iter().flatten() {
             if parse_quantity(&amount.0).is_err() {
                 let path = format!("agent.resources.{kind}");
-                let why = format!("has `{}` for {name}, which is not a quantity", amount.0);
+                let why = format!(
+                    "has `{}` for {}, which is not a quantity",
+                    quoted(&amount.0),
+                    quoted(name)
+                );
                 refuse(&path, why, "write for example 500m, 2 or 1Gi");
             }
         }

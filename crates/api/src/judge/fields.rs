@@ -1,7 +1,7 @@
 //! Fields that contradict each other, or that nothing acts on.
 
 use super::{case::Case, json::some_of};
-use crate::effective::PluginConfig;
+use crate::{effective::PluginConfig, quote::quoted};
 
 pub(super) fn judge(case: &mut Case<'_>) {
     device_list(case);
@@ -66,6 +66,7 @@ fn device_list(case: &mut Case<'_>) {
         .map(str::trim)
         .filter(|text| !text.is_empty())
         .collect();
+    let shown = quoted(&given);
     let known = |name: &&str| STRATEGIES.iter().find(|(strategy, _)| strategy == name);
     let path: (&str, &[&str]) = ("devicePlugin.env", &["cdi.enabled"]);
     let unknown: Vec<String> = asked
@@ -75,7 +76,7 @@ fn device_list(case: &mut Case<'_>) {
         .collect();
     if !unknown.is_empty() || asked.is_empty() {
         let why = format!(
-            "sets DEVICE_LIST_STRATEGY to `{given}`, which the device plugin does not know ({}), so that it does not start",
+            "sets DEVICE_LIST_STRATEGY to `{shown}`, which the device plugin does not know ({}), so that it does not start",
             if asked.is_empty() {
                 "empty".to_owned()
             } else {
@@ -89,13 +90,13 @@ fn device_list(case: &mut Case<'_>) {
     let by_cdi = asked.iter().filter_map(known).any(|(_, cdi)| *cdi);
     if case.effective.cdi.enabled && !by_cdi {
         let why = format!(
-            "sets DEVICE_LIST_STRATEGY to `{given}` while cdi.enabled is true, and containers get no device without a CDI strategy"
+            "sets DEVICE_LIST_STRATEGY to `{shown}` while cdi.enabled is true, and containers get no device without a CDI strategy"
         );
         let remedy = "remove it, write cdi-annotations,cdi-cri, or set cdi.enabled to false";
         case.refuse(path, why, remedy);
     } else if !case.effective.cdi.enabled && by_cdi {
         let why = format!(
-            "sets DEVICE_LIST_STRATEGY to `{given}` while cdi.enabled is false, and no runtime is set up to resolve CDI devices"
+            "sets DEVICE_LIST_STRATEGY to `{shown}` while cdi.enabled is false, and no runtime is set up to resolve CDI devices"
         );
         case.refuse(
             path,

@@ -1,7 +1,7 @@
 //! Image references that a kubelet would not take (grammar of distribution/reference): tag, digest and name of every operand.
 
 use super::case::Case;
-use crate::{effective::EffectivePolicy, image::ImageRef};
+use crate::{effective::EffectivePolicy, image::ImageRef, quote::quoted};
 
 pub(super) fn judge(case: &mut Case<'_>) {
     for (section, image) in images(&case.effective) {
@@ -22,7 +22,10 @@ pub(super) fn judge(case: &mut Case<'_>) {
         if let Some(path) = path {
             case.refuse(
                 (path, &all),
-                format!("{why}, so that no kubelet takes the image ({image})"),
+                format!(
+                    "{why}, so that no kubelet takes the image ({})",
+                    quoted(&image.to_string())
+                ),
                 remedy,
             );
         }

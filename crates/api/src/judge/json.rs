@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::quote::quoted;
+
 /// What stands at a path; `None` where nothing or null does.
 pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     let found = path.split('.').try_fold(value, |value, step| {
@@ -29,8 +31,9 @@ pub(super) fn show(value: &Value) -> String {
             value.to_string()
         }
     };
+    let text = quoted(&text);
     if text.chars().count() <= LONGEST {
-        return text;
+        return text.into_owned();
     }
     let start: String = text.chars().take(LONGEST).collect();
     format!("{start}...")
@@ -38,7 +41,7 @@ pub(super) fn show(value: &Value) -> String {
 
 /// A list for people: the first three, and how many more.
 pub(super) fn some_of(list: &[String]) -> String {
-    let first: Vec<&str> = list.iter().take(3).map(String::as_str).collect();
+    let first: Vec<_> = list.iter().take(3).map(|one| quoted(one)).collect();
     match list.len().saturating_sub(first.len()) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),

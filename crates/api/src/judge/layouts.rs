@@ -1,10 +1,11 @@
 //! Layouts of the MIG manager: what it refuses, and what no card can hold.
 
-use super::Severity;
+use super::{Severity, json::some_of};
 use crate::mig::{
     Fit, fit,
     layout::{self, Mistake, Rule},
 };
+use crate::quote::quoted;
 
 /// Judges a file of layouts.
 ///
@@ -20,7 +21,7 @@ pub fn check(text: &str) -> Vec<(Severity, Mistake)> {
     for (name, rules) in &file.layouts {
         for (index, one) in rules.iter().enumerate() {
             found.extend(rule(
-                &format!("mig-configs.{name}[{index}].mig-devices"),
+                &format!("mig-configs.{}[{index}].mig-devices", quoted(name)),
                 one,
             ));
         }
@@ -46,9 +47,9 @@ fn rule(path: &str, rule: &Rule) -> Option<(Severity, Mistake)> {
     let list: Vec<String> = instances
         .iter()
         .filter(|(_, count)| *count > 0)
-        .map(|(profile, count)| format!("{profile} x{count}"))
+        .map(|(profile, count)| format!("{} x{count}", quoted(profile)))
         .collect();
-    let list = list.join(", ");
+    let list = some_of(&list);
     let tight: Vec<&str> = parts
         .iter()
         .zip(&fits)
@@ -68,7 +69,7 @@ fn rule(path: &str, rule: &Rule) -> Option<(Severity, Mistake)> {
     let why = if others && !rule.filter.is_empty() {
         format!(
             "is for devices that no table knows ({}), so that {list} cannot be checked",
-            rule.filter.join(", ")
+            some_of(&rule.filter)
         )
     } else {
         format!("asks for {list}, which no known product that it is for has")

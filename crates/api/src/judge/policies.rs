@@ -6,7 +6,7 @@ use super::{
     Finding, Severity,
     case::{Case, others},
 };
-use crate::{effective, policy::ClusterPolicy};
+use crate::{effective, policy::ClusterPolicy, quote::quoted};
 
 /// A new policy that will not be the active one.
 pub(super) fn judge(case: &mut Case<'_>, new: &ClusterPolicy) {
@@ -28,7 +28,7 @@ pub(super) fn judge(case: &mut Case<'_>, new: &ClusterPolicy) {
     case.push(Finding {
         severity: Severity::Warn,
         path: "metadata.name".to_owned(),
-        value: new.name_any(),
+        value: quoted(&new.name_any()).into_owned(),
         why: format!(
             "is a second {kind}, and the older one, {}, stays active: this one has no effect",
             active.name_any()

@@ -11,6 +11,7 @@ use crate::{
     effective::{EffectivePolicy, Operand, PluginConfig},
     names::{config_map, label},
     plugin_file,
+    quote::quoted,
 };
 
 /// The entries of a ConfigMap.
@@ -127,7 +128,8 @@ fn no_key(case: &Case<'_>, name: &str, key: &str, data: &Data) -> String {
         format!("only {}", some_of(&known))
     };
     format!(
-        "asks for key {key} of ConfigMap {}/{name}, which has {known}",
+        "asks for key {} of ConfigMap {}/{name}, which has {known}",
+        quoted(key),
         case.facts.namespace
     )
 }

@@ -8,6 +8,7 @@ use crate::{
     effective::PluginConfig,
     mig::{layout, parts},
     names::{MIG_RESOURCE_PREFIX, config_map},
+    quote::quoted,
     shares::{MANY, MAX_MPS_CLIENTS, MAX_MPS_CLIENTS_OLD, MPS_FULL_COMPUTE, full_name},
 };
 
@@ -40,7 +41,8 @@ pub(super) fn judge(case: &mut Case<'_>) {
 fn number(case: &mut Case<'_>, path: &str, name: &str, replicas: u32, mps: bool) {
     if replicas == 1 {
         let why = format!(
-            "means that {name} is not shared, and the entry is left out of the plugin's configuration"
+            "means that {} is not shared, and the entry is left out of the plugin's configuration",
+            quoted(name)
         );
         case.warn((path, &[]), why, "write 2 or more, or remove the entry");
     }

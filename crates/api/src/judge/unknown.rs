@@ -7,7 +7,7 @@ use kube::{CustomResourceExt, Resource};
 use serde_json::{Map, Value};
 
 use super::{Finding, Severity, json::show};
-use crate::{policy::ClusterPolicy, sreagent::SREAgent};
+use crate::{policy::ClusterPolicy, quote::quoted, sreagent::SREAgent};
 
 /// Where `kubectl apply` keeps the object as it was given.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -66,7 +66,7 @@ fn walk(value: &Value, schema: &Value, path: &str, root: &Value, found: &mut Vec
             let kept =
                 schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
             for (key, value) in entries {
-                let here = format!("{path}.{key}");
+                let here = format!("{path}.{}", quoted(key));
                 match (known.and_then(|known| known.get(key)), others) {
                     (Some(inner), _) | (None, Some(inner)) => {
                         walk(value, inner, &here, root, found);
@@ -110,7 +110,7 @@ fn finding(
     };
     Finding {
         severity: Severity::Warn,
-        path: here(key),
+        path: here(&quoted(key)),
         value: show(value),
         why: "is not stored, as there is no field of this name".to_owned(),
         remedy,

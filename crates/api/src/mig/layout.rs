@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::parts::{PARTS, Part};
+use crate::quote::quoted;
 
 /// Something in the file that the MIG manager would refuse.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,8 +122,9 @@ impl LayoutFile {
 
     fn unknown(&mut self, path: &str, map: &Map<String, Value>, known: &[&str]) {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
+            let key = quoted(key);
             let here = if path.is_empty() {
-                key.clone()
+                key.into_owned()
             } else {
                 format!("{path}.{key}")
             };
@@ -148,7 +150,7 @@ fn read(top: &Map<String, Value>, file: &mut LayoutFile) {
     match top.get("mig-configs") {
         Some(Value::Object(layouts)) if !layouts.is_empty() => {
             for (name, rules) in layouts {
-                let path = format!("mig-configs.{name}");
+                let path = format!("mig-configs.{}", quoted(name));
                 let Value::Array(rules) = rules else {
                     file.wrong(
                         &path,
@@ -284,7 +286,7 @@ fn instances(map: &Map<String, Value>, path: &str, file: &mut LayoutFile) -> BTr
     };
     let mut found = BTreeMap::new();
     for (profile, count) in entries {
-        let at = format!("{here}.{profile}");
+        let at = format!("{here}.{}", quoted(profile));
         if !is_profile(profile) {
             let remedy = "write it as 1g.10gb, 1g.10gb+me or 1c.3g.40gb";
             file.wrong(&at, "is not the name of a MIG profile", remedy);
@@ -295,7 +297,10 @@ fn instances(map: &Map<String, Value>, path: &str, file: &mut LayoutFile) -> BTr
             }
             None => file.wrong(
                 &at,
-                format!("is {count}, not a number of instances"),
+                format!(
+                    "is {}, not a number of instances",
+                    quoted(&count.to_string())
+                ),
                 "write a whole number",
             ),
         }
