@@ -17,6 +17,7 @@ use tessera_runtime::Process;
 use tessera_runtime::watch::{ObjectKey, Store};
 
 use crate::pods::{Fleet, Member};
+use crate::rules::Cluster;
 
 /// Prefix of the annotations by which HAMi's device plugin announces a node.
 const HAMI: &str = "hami.io/node-";
@@ -81,40 +82,6 @@ impl Stores {
         }
     }
 
-    /// What counts when a Pod asks for a card; `None` while there is no policy, or not everything is known that it depends on.
-    ///
-    /// Worked out once for each change of a policy, ConfigMap or node, and of a node only what has changed.
-    pub(crate) fn fleet(&self) -> Option<Arc<Fleet>> {
-        let changes = [
-            self.policies.changes(),
-            self.config_maps.changes(),
-            self.nodes.changes(),
-        ];
-        let mut known = self.fleet.lock();
-        if let Some(known) = known.as_ref().filter(|known| known.changes == changes) {
-            return known.fleet.clone();
-        }
-        let mut before = known.take().map(|known| known.members).unwrap_or_default();
-        let members: BTreeMap<String, Member> = self
-            .nodes
-            .values()
-            .into_iter()
-            .map(|node| {
-                let same = before
-                    .remove(&node.name)
-                    .filter(|member| Arc::ptr_eq(&member.node, &node));
-                (node.name.clone(), same.unwrap_or_else(|| Member::of(node)))
-            })
-            .collect();
-        let fleet = self.fleet_of(&members).map(Arc::new);
-        *known = Some(Known {
-            changes,
-            fleet: fleet.clone(),
-            members,
-        });
-        fleet
-    }
-
     fn fleet_of(&self, members: &BTreeMap<String, Member>) -> Option<Fleet> {
         if !self.policies.is_synced() || !self.nodes.is_synced() {
             return None;
@@ -147,9 +114,10 @@ impl Stores {
         }
         Configs::by_label(name, &files, default)
     }
+}
 
-    /// What is known now, but for ConfigMaps.
-    pub(crate) fn facts(&self) -> Facts {
+impl Cluster for Stores {
+    fn facts(&self) -> Facts {
         Facts {
             namespace: self.namespace.clone(),
             nodes: self.nodes.values(),
@@ -159,14 +127,46 @@ impl Stores {
         }
     }
 
-    /// A ConfigMap of our namespace. While the watch does not work, nothing is known.
-    pub(crate) fn config_map(&self, name: &str) -> MapFacts {
+    /// While the watch does not work, nothing is known.
+    fn config_map(&self, name: &str) -> MapFacts {
         if !self.config_maps.is_synced() || self.config_maps.trouble().is_some() {
             return MapFacts::Unknown;
         }
         let key = ObjectKey::namespaced(&self.namespace, name);
         let entries = self.config_maps.get(&key);
         entries.map_or(MapFacts::Absent, MapFacts::Present)
+    }
+
+    /// Worked out once for each change of a policy, ConfigMap or node, and of a node only what has changed.
+    fn fleet(&self) -> Option<Arc<Fleet>> {
+        let changes = [
+            self.policies.changes(),
+            self.config_maps.changes(),
+            self.nodes.changes(),
+        ];
+        let mut known = self.fleet.lock();
+        if let Some(known) = known.as_ref().filter(|known| known.changes == changes) {
+            return known.fleet.clone();
+        }
+        let mut before = known.take().map(|known| known.members).unwrap_or_default();
+        let members: BTreeMap<String, Member> = self
+            .nodes
+            .values()
+            .into_iter()
+            .map(|node| {
+                let same = before
+                    .remove(&node.name)
+                    .filter(|member| Arc::ptr_eq(&member.node, &node));
+                (node.name.clone(), same.unwrap_or_else(|| Member::of(node)))
+            })
+            .collect();
+        let fleet = self.fleet_of(&members).map(Arc::new);
+        *known = Some(Known {
+            changes,
+            fleet: fleet.clone(),
+            members,
+        });
+        fleet
     }
 }
 

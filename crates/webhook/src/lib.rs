@@ -41,7 +41,7 @@ mod keeper;
 mod metrics;
 pub mod pods;
 pub mod rbac;
-mod rules;
+pub mod rules;
 mod server;
 
 use std::sync::Arc;
