@@ -37,12 +37,8 @@ pub fn parse(text: &str, strategy: MigStrategy) -> Parsed {
         // An empty file is how NVIDIA writes "no special configuration".
         Ok(value) => value.unwrap_or_default(),
         Err(error) => {
-            let first = error
-                .to_string()
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned();
+            let text = error.to_string();
+            let first = quoted(text.lines().next().unwrap_or_default());
             parsed.problems.push(format!("it is not YAML: {first}"));
             return parsed;
         }

@@ -298,13 +298,13 @@ pub fn parse_quantity(text: &str) -> Result<f64, UnitError> {
         "Ti" => 1024.0_f64.powi(4),
         "Pi" => 1024.0_f64.powi(5),
         "Ei" => 1024.0_f64.powi(6),
-        _ => {
-            return trimmed
-                .parse::<f64>()
-                .ok()
-                .filter(|n| n.is_finite())
-                .ok_or_else(fail);
-        }
+        _ => return finite(trimmed, 1.0).ok_or_else(fail),
     };
-    number.parse::<f64>().map(|n| n * scale).map_err(|_| fail())
+    finite(number, scale).ok_or_else(fail)
+}
+
+/// More digits than a number has room for are no amount of anything.
+fn finite(number: &str, scale: f64) -> Option<f64> {
+    let value = number.parse::<f64>().ok()? * scale;
+    value.is_finite().then_some(value)
 }

@@ -12,6 +12,9 @@ use crate::{policy::ClusterPolicy, quote::quoted, sreagent::SREAgent};
 /// Where `kubectl apply` keeps the object as it was given.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Nobody reads more findings than this, and each costs a search.
+const MOST: usize = 100;
+
 static POLICY: LazyLock<Value> = LazyLock::new(|| schema(&ClusterPolicy::crd()));
 static AGENT: LazyLock<Value> = LazyLock::new(|| schema(&SREAgent::crd()));
 
@@ -47,6 +50,9 @@ fn unknown<K: Resource>(object: &K, schema: &Value) -> Vec<Finding> {
     if let Some(Value::Object(applied)) = applied {
         let top = schema.get("properties").and_then(Value::as_object);
         for (key, value) in &applied {
+            if found.len() >= MOST {
+                break;
+            }
             let inner = top.and_then(|known| known.get(key));
             match (key.as_str(), inner) {
                 ("apiVersion" | "kind" | "metadata" | "status", _) => {}
@@ -66,6 +72,9 @@ fn walk(value: &Value, schema: &Value, path: &str, root: &Value, found: &mut Vec
             let kept =
                 schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
             for (key, value) in entries {
+                if found.len() >= MOST {
+                    return;
+                }
                 let here = format!("{path}.{}", quoted(key));
                 match (known.and_then(|known| known.get(key)), others) {
                     (Some(inner), _) | (None, Some(inner)) => {
@@ -150,8 +159,10 @@ fn collect(schema: &Value, path: &str, places: &mut BTreeMap<String, String>) {
 /// The name that is most like `key`: at most a third of its letters differ, and case does not count.
 fn nearest<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = key.to_lowercase();
-    let most = (wanted.chars().count() / 3).max(1);
+    let length = wanted.chars().count();
+    let most = (length / 3).max(1);
     names
+        .filter(|name| name.chars().count().abs_diff(length) <= most)
         .map(|name| (distance(&wanted, &name.to_lowercase()), name))
         .filter(|(distance, _)| *distance <= most)
         .min()
@@ -177,6 +188,23 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_told_of_thousands_of_fields() {
+        let fields: Map<String, Value> = (0..1000)
+            .map(|number| (format!("field{number}"), Value::Null))
+            .collect();
+        for applied in [
+            serde_json::json!({"spec": fields}),
+            Value::Object(fields.clone()),
+        ] {
+            let mut policy =
+                ClusterPolicy::new("mine", crate::policy::ClusterPolicySpec::default());
+            let annotation = (LAST_APPLIED.to_owned(), applied.to_string());
+            policy.metadata.annotations = Some([annotation].into());
+            assert_eq!(super::policy(&policy, None).len(), MOST);
+        }
+    }
 
     #[test]
     fn distances() {

@@ -103,7 +103,7 @@ pub fn parse(text: &str) -> LayoutFile {
         ),
         Err(error) => {
             let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
+            let first = quoted(text.lines().next().unwrap_or_default());
             file.wrong("the file", format!("is not YAML ({first})"), "correct it");
         }
     }
