@@ -9,6 +9,7 @@
 mod bench;
 mod check;
 mod down;
+mod fuzz;
 mod generate;
 mod rights;
 mod test;
@@ -33,6 +34,8 @@ enum Command {
     Down(down::Args),
     /// Run every test: pure ones, charts, and scenarios on a real control plane.
     Test(test::Args),
+    /// Look for inputs that break what reads strangers' texts.
+    Fuzz(fuzz::Args),
     /// Measure requests, times and memory against the design's budgets.
     Bench(bench::Args),
     /// Write generated files: CRDs, RBAC, chart schemas, deploy/, references.
@@ -46,6 +49,7 @@ fn main() -> std::process::ExitCode {
         Command::Up(args) => up::run(args),
         Command::Down(args) => down::run(args),
         Command::Test(args) => test::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Generate(args) => generate::run(&args),
         Command::Check(args) => check::run(&args),

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::rights;
+use tessera_fuzz::{TARGETS, Target};
+
+use crate::{fuzz, rights};
 
 /// Options of `test`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +36,10 @@ struct Row {
     time: Duration,
 }
 
+/// The part before the fuzzer's.
+const CHARTS: &str = "charts";
+/// What the fuzzer's part does.
+const FUZZ: &str = "inputs that nobody thought of, a minute for each of the fuzzer's targets";
 /// The part that runs the scenarios.
 const LAB: &str = "lab";
 /// What the part after it does.
@@ -64,7 +70,7 @@ fn parts(root: &Path) -> anyhow::Result<Vec<Part>> {
             harness: &[],
         },
         Part {
-            name: "charts",
+            name: CHARTS,
             what: "the lab's own parts, and what the charts render and refuse",
             cargo: words("test --package tessera-e2e --lib --bins --test charts --no-fail-fast"),
             harness: &[],
@@ -113,6 +119,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let passed = rows_add(&mut rows, part.name, part.what, || {
             run_part(&root, &part, args.filter.as_deref())
         })?;
+        if part.name == CHARTS {
+            let targets = fuzzed(args.filter.as_deref());
+            if !targets.is_empty() {
+                rows_add(&mut rows, "fuzz", FUZZ, || {
+                    fuzz::all(&targets, fuzz::SECONDS)
+                })?;
+            }
+        }
         if is_whole {
             rows_add(&mut rows, "rights", RIGHTS, || {
                 if !passed {
@@ -128,6 +142,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The targets that a filter leaves.
+fn fuzzed(filter: Option<&str>) -> Vec<&'static Target> {
+    let is_meant = |target: &&Target| filter.is_none_or(|filter| target.name.contains(filter));
+    TARGETS.iter().filter(is_meant).collect()
 }
 
 /// Does a part and keeps how it went.
