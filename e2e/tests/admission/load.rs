@@ -9,7 +9,7 @@ use tessera_e2e::Lab;
 use tessera_e2e::cluster::NAMESPACE;
 use tessera_e2e::lab::Order;
 use tessera_e2e::questions::{Latencies, Outcome, ask};
-use tessera_e2e::scenario::{MINUTE, SECOND, controller_pods, webhook_alone};
+use tessera_e2e::scenario::{MINUTE, controller_pods, webhook_alone};
 
 use super::{answering, bundle, pods_ready};
 
